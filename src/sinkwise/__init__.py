@@ -1,3 +1,134 @@
-"""sinkwise: attention rows as compositional data."""
+"""sinkwise: attention rows as compositional data.
+
+Importing this package loads nothing heavy and changes nothing: names are looked up when they
+are first used.
+"""
+
+from __future__ import annotations
+
+import importlib
+import logging
+from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
+
+logging.getLogger("sinkwise").addHandler(logging.NullHandler())
+
+_HOME = {
+    "errors": (
+        "CaptureError",
+        "InputTypeError",
+        "MemoryBudgetError",
+        "MissingExtraError",
+        "RowError",
+        "RunError",
+        "SinkwiseError",
+    ),
+    "geometry.simplex": (
+        "balance_basis",
+        "closure",
+        "clr",
+        "compositional_mean",
+        "ilr",
+        "perturb",
+        "power",
+        "replace_zeros",
+    ),
+    "channels.mass": ("sink_balance", "sink_mass"),
+    "channels.content": ("content", "content_dispersion"),
+    "channels.entropy": (
+        "EntropyChange",
+        "EntropySplit",
+        "entropy",
+        "entropy_change",
+        "entropy_split",
+    ),
+    "distances.logratio": (
+        "DistanceSplit",
+        "aitchison_distance",
+        "content_angle",
+        "content_distance",
+        "distance_split",
+    ),
+    "distances.classical": (
+        "cosine_distance",
+        "euclidean_distance",
+        "js_distance",
+        "js_divergence",
+        "kl_divergence",
+    ),
+    "rowdata.block": ("HeadId", "RowBlock", "RowSource"),
+    "rowdata.arrays": ("Rows", "rows"),
+    "studies.distance_matrix": ("head_distances",),
+    "studies.reversal": ("reversal_rate", "sampled_reversal_rate"),
+    "studies.audit": ("Audit", "audit", "open_audit"),
+    "capture.load": ("LoadedModel", "load_model"),
+    "capture.source": ("ModelRows",),
+}
+_MODULE_OF = {name: module for module, names in _HOME.items() for name in names}
+
+__all__ = ["__version__", *sorted(_MODULE_OF)]
+
+if TYPE_CHECKING:
+    from sinkwise.rowdata.arrays import Rows, rows
+    from sinkwise.capture.load import LoadedModel, load_model
+    from sinkwise.capture.source import ModelRows
+    from sinkwise.channels.content import content, content_dispersion
+    from sinkwise.channels.entropy import (
+        EntropyChange,
+        EntropySplit,
+        entropy,
+        entropy_change,
+        entropy_split,
+    )
+    from sinkwise.channels.mass import sink_balance, sink_mass
+    from sinkwise.distances.classical import (
+        cosine_distance,
+        euclidean_distance,
+        js_distance,
+        js_divergence,
+        kl_divergence,
+    )
+    from sinkwise.distances.logratio import (
+        DistanceSplit,
+        aitchison_distance,
+        content_angle,
+        content_distance,
+        distance_split,
+    )
+    from sinkwise.errors import (
+        CaptureError,
+        InputTypeError,
+        MemoryBudgetError,
+        MissingExtraError,
+        RowError,
+        RunError,
+        SinkwiseError,
+    )
+    from sinkwise.geometry.simplex import (
+        balance_basis,
+        closure,
+        clr,
+        compositional_mean,
+        ilr,
+        perturb,
+        power,
+        replace_zeros,
+    )
+    from sinkwise.rowdata.block import HeadId, RowBlock, RowSource
+    from sinkwise.studies.audit import Audit, audit, open_audit
+    from sinkwise.studies.distance_matrix import head_distances
+    from sinkwise.studies.reversal import reversal_rate, sampled_reversal_rate
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _MODULE_OF:
+        raise AttributeError(f"module 'sinkwise' has no attribute {name!r}")
+    module = importlib.import_module(f"sinkwise.{_MODULE_OF[name]}")
+    value = getattr(module, name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
