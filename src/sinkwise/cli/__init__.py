@@ -1,0 +1,1 @@
+"""The command line: parse, call, write.  Nothing heavy is imported before a command runs."""

@@ -1,0 +1,41 @@
+"""``sinkwise report DIR``: the page of a run, made from its files alone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from sinkwise.cli.output import note, plain_errors, print_json
+
+__all__ = ["report_command"]
+
+
+def report_command(
+    run: Annotated[
+        Path, typer.Argument(metavar="DIR", help="Folder of a finished audit.", show_default=False)
+    ],
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", help="File to write.", show_default="DIR/report.html"),
+    ] = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print summary.json's content on stdout.")
+    ] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", help="Say nothing but errors.")] = False,
+) -> None:
+    """Write the report of an audit again.
+
+    Reads the saved run alone: neither the model nor PyTorch is needed.
+    """
+    with plain_errors():
+        from sinkwise.studies.audit import open_audit
+
+        audit = open_audit(run)
+        page = run / "report.html" if out is None else out
+        audit.report(page)
+        if as_json:
+            print_json(audit.summary())
+        else:
+            note(f"Report: {page}", quiet=quiet)
