@@ -1,0 +1,194 @@
+"""Sentences and key figures made from the data of one audit."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from sinkwise.report.snapshot import AuditLike
+from sinkwise.report.wording import interval, metric_title, number, percent, plain
+
+__all__ = [
+    "CLASSICAL",
+    "HARDLY",
+    "STRONGLY",
+    "KeyFigure",
+    "classical_reversals",
+    "key_figures",
+    "methods_paragraph",
+    "verdict",
+]
+
+CLASSICAL = ("cosine", "js_divergence", "euclidean")
+HARDLY, STRONGLY = 0.05, 0.10
+"""Reversal rates under which, and from which, the page calls the convention harmless or strong."""
+
+
+@dataclass(frozen=True)
+class KeyFigure:
+    """One number of the headline."""
+
+    title: str
+    value: str
+    note: str
+
+
+def classical_reversals(audit: AuditLike) -> list[dict[str, Any]]:
+    """Return the kept-against-dropped row of each classical metric that has one."""
+    found = []
+    for row in audit.reversals().to_dict("records"):
+        pair = {str(row["first"]), str(row["second"])}
+        for metric in CLASSICAL:
+            if pair == {f"{metric}/kept", f"{metric}/dropped"}:
+                found.append({**row, "metric": metric})
+    return sorted(found, key=lambda row: CLASSICAL.index(row["metric"]))
+
+
+def key_figures(audit: AuditLike) -> list[KeyFigure]:
+    """Return the headline's numbers."""
+    mass = audit.profile["sink_mass"].to_numpy()
+    mass = mass[np.isfinite(mass)]
+    pooled = audit.summary().get("sink_mass") or {}
+    mean = pooled.get("mean", float(mass.mean()) if mass.size else math.nan)
+    value, _, bounds = interval(mean, pooled.get("low"), pooled.get("high")).partition(" ")
+    over = [percent(float((mass > eps).mean())) if mass.size else "–" for eps in (0.3, 0.8)]
+    figures = [
+        KeyFigure("mean sink mass", value, _bounds_note(bounds)),
+        KeyFigure("heads whose mean sink mass is over 0.3", over[0], f"over 0.8: {over[1]}"),
+    ]
+    for row in classical_reversals(audit):
+        share, _, bounds = percent(row["rate"], row["low"], row["high"]).partition(" % ")
+        figures.append(
+            KeyFigure(
+                f"verdicts reversed, {metric_title(row['metric'])} kept vs dropped",
+                share if share.endswith("%") or share == "–" else f"{share} %",
+                _bounds_note(bounds, str(row.get("note") or "")),
+            )
+        )
+    return figures
+
+
+def verdict(audit: AuditLike) -> str:
+    """Return two or three sentences on how far verdicts depend on the sink convention."""
+    rows = [r for r in classical_reversals(audit) if _finite(r["rate"])]
+    if not rows:
+        return (
+            "There is no verdict here on whether the convention matters: that takes at least "
+            "three heads with distances between them."
+        )
+    listed = ", ".join(
+        f"{percent(r['rate'], r['low'], r['high'])} of the verdicts of "
+        f"{metric_title(r['metric'])}"
+        for r in rows
+    )
+    told = f"Dropping the sink reverses {listed} on which of two heads is nearer to a third."
+    known = [r for r in rows if _finite(r["low"]) and _finite(r["high"])]
+    if len(known) < len(rows):
+        unknown = " and ".join(metric_title(r["metric"]) for r in rows if r not in known)
+        caution = (
+            f" For {unknown} these documents are too few for an interval, and noise between "
+            "documents alone reverses some verdicts."
+        )
+    else:
+        caution = ""
+    return f"{told}{caution} {_judgement(rows, known)}"
+
+
+def _judgement(rows: list[dict[str, Any]], known: list[dict[str, Any]]) -> str:
+    if any(r["low"] >= STRONGLY for r in known):
+        return (
+            "So on this model and text, conclusions drawn from such verdicts depend on the "
+            "convention: state it, or report both. That does not say which is right; it depends "
+            "on whether the sink belongs to the question."
+        )
+    if not known:
+        return "Measure more documents before drawing a conclusion from these rates."
+    if len(known) == len(rows) and all(r["high"] < HARDLY for r in known):
+        return (
+            "So on this model and text the convention hardly matters for these verdicts, and the "
+            "plain classical distances can be used as they are."
+        )
+    return (
+        "So the convention matters for some verdicts; whether it matters for a given conclusion "
+        "has to be checked by computing it both ways."
+    )
+
+
+def methods_paragraph(audit: AuditLike) -> str:
+    """Return a paragraph for a paper, from the convention card."""
+    card, summary = audit.card(), audit.summary()
+    version = (card.get("versions") or summary.get("versions") or {}).get("sinkwise")
+    model = plain(card.get("model") or summary.get("model") or "the given attention arrays")
+    details = [
+        f"{word} {plain(card[key])}"
+        for key, word in (
+            ("revision", "revision"),
+            ("dtype", "dtype"),
+            ("attn_implementation", "attention implementation"),
+            ("attention_implementation", "attention implementation"),
+        )
+        if card.get(key)
+    ]
+    excluded = summary.get("rows_excluded") or card.get("rows_excluded") or {}
+    left_out = sum(v for v in excluded.values() if isinstance(v, int | np.integer))
+    sentences = [
+        f"Attention rows of {model}{f' ({', '.join(details)})' if details else ''} were analysed "
+        f"with sinkwise{f' {plain(version)}' if version else ''}: {_count(summary, 'heads')} "
+        f"heads in {_count(summary, 'layers')} layers, {_count(summary, 'rows')} query positions "
+        f"from {_count(summary, 'documents')} documents"
+        + (f" ({plain(card['queries'])} queries per document)" if card.get("queries") else "")
+        + ".",
+        f"Sink set: {_phrase(card.get('sink', summary.get('sink')))}. "
+        f"Rounding zeros: {_phrase(card.get('zeros'))}.",
+        f"Rows that could not be used were left out of every statistic ({left_out:,}"
+        f"{_reasons(excluded)}).",
+        "Content is the attention on the remaining keys, re-closed; it was compared by the "
+        "Aitchison distance and by the angle between centred log-ratio vectors. Cosine distance, "
+        "Jensen–Shannon divergence (natural logarithms) and Euclidean distance were computed with "
+        "the sink kept and with the sink dropped. Distances between heads are means over rows.",
+    ]
+    if len(audit.reversals()):
+        sentences.append(
+            "The reversal rate is the share of triples of heads on which two distances disagree "
+            "about which of two heads is nearer to the third, exact over all triples."
+        )
+    if summary.get("documents", 0) and summary["documents"] > 1:
+        sentences.append(
+            "Intervals are at the 95 % level: for means the delete-one-document jackknife with t "
+            "quantiles, for reversal rates random halves of the documents with a correction for "
+            "bias."
+        )
+    else:
+        sentences.append("One document gives no intervals.")
+    if card.get("seed", summary.get("seed")) is not None:
+        sentences.append(f"Seed {plain(card.get('seed', summary.get('seed')))}.")
+    return " ".join(sentences)
+
+
+def _phrase(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return ", ".join(f"{str(k).replace('_', ' ')} {plain(v)}" for k, v in value.items())
+    return plain(value)
+
+
+def _reasons(excluded: Mapping[str, Any]) -> str:
+    listed = [f"{str(k).replace('_', ' ')}: {plain(v)}" for k, v in excluded.items() if v]
+    return f"; {', '.join(listed)}" if listed else ""
+
+
+def _count(summary: Mapping[str, Any], key: str) -> str:
+    return number(summary[key]) if key in summary else "an unstated number of"
+
+
+def _bounds_note(bounds: str, note: str = "") -> str:
+    if bounds:
+        return f"95 % interval {bounds.strip('()')}"
+    return note or "no interval"
+
+
+def _finite(value: Any) -> bool:
+    return isinstance(value, int | float | np.floating) and math.isfinite(value)
