@@ -11,7 +11,7 @@ from typing import Any, Literal
 from sinkwise.errors import RowError
 from sinkwise.geometry.composition import Composition, compose_pair
 from sinkwise.geometry.masked import safe_sqrt
-from sinkwise.geometry.namespace import Array, is_concrete, to_numpy
+from sinkwise.geometry.namespace import Array, as_arrays, is_concrete, to_numpy
 from sinkwise.geometry.sinks import Sink
 
 __all__ = [
@@ -229,8 +229,6 @@ def js_distance(
         sink_logit=sink_logit,
         check=check,
     )
-    from sinkwise.geometry.namespace import as_arrays
-
     xp, (value,) = as_arrays(value)
     return safe_sqrt(xp, value)
 
@@ -311,7 +309,8 @@ def _under(
     """Return the two rows under the convention and their difference ``p − q``."""
     if convention not in CONVENTIONS:
         raise RowError(
-            f"convention={convention!r}: say whether the sink is " + ", ".join(map(repr, CONVENTIONS))
+            f"convention={convention!r}: say whether the sink is "
+            + ", ".join(map(repr, CONVENTIONS))
         )
     a, b = compose_pair(
         p,

@@ -31,14 +31,13 @@ def weight_problem(row: np.ndarray, dtype: str, virtual: bool) -> str | None:
     """Say what keeps one row of visible weights from being attention, or None."""
     if row.size == 0:
         return (
-            "no key is visible. Leave the row out: a row whose keys are all masked is not "
-            "attention"
+            "no key is visible. Leave the row out: a row whose keys are all masked is not attention"
         )
     if not np.isfinite(row).all():
         bad = row[~np.isfinite(row)][0]
         return (
             f"holds {bad}. A NaN usually comes from float16 overflow or from a fully masked "
-            'row; run the model in float32 or bfloat16, or mask the row with where='
+            "row; run the model in float32 or bfloat16, or mask the row with where="
         )
     low, high, total = float(row.min()), float(row.max()), float(row.sum(dtype=np.float64))
     tolerance = sum_tolerance(dtype, row.size)
@@ -67,9 +66,7 @@ def weight_problem(row: np.ndarray, dtype: str, virtual: bool) -> str | None:
     return None
 
 
-def check_weights(
-    xp: Any, x: Array, support: Array, dtype: str, virtual: bool, name: str
-) -> None:
+def check_weights(xp: Any, x: Array, support: Array, dtype: str, virtual: bool, name: str) -> None:
     """Raise at the first row whose visible weights are no composition."""
     inside = xp.where(support, x, xp.zeros_like(x))
     total = xp.sum(inside, axis=-1)
@@ -80,9 +77,7 @@ def check_weights(
     _raise_first(good, x, support, name, lambda row: weight_problem(row, dtype, virtual))
 
 
-def check_logits(
-    xp: Any, x: Array, support: Array, dtype: str, virtual: bool, name: str
-) -> None:
+def check_logits(xp: Any, x: Array, support: Array, dtype: str, virtual: bool, name: str) -> None:
     """Raise at the first row whose visible log-weights are NaN, ``+inf`` or all ``-inf``."""
     inside = xp.where(support, x, xp.full_like(x, -math.inf))
     good = xp.isfinite(xp.max(inside, axis=-1))

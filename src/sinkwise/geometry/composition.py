@@ -63,7 +63,9 @@ class Composition:
         if self.from_logits:
             positive = mask & ~self.zero
             return masked_log_softmax(xp, self.log_weights, positive)
-        total = xp.sum(xp.where(mask, self.shares, xp.zeros_like(self.shares)), -1, keepdims=True)
+        total = xp.sum(
+            xp.where(mask, self.shares, xp.zeros_like(self.shares)), axis=-1, keepdims=True
+        )
         alive = total > 0
         safe = xp.where(alive, total, xp.ones_like(total))
         share = xp.where(mask, self.shares / safe, xp.zeros_like(self.shares))
@@ -178,9 +180,7 @@ def compose_pair(
     return _broadcast(a, shape), _broadcast(b, shape)
 
 
-def resolve_zeros(
-    *rows: Composition, zeros: Zeros, check: bool = True
-) -> tuple[Composition, ...]:
+def resolve_zeros(*rows: Composition, zeros: Zeros, check: bool = True) -> tuple[Composition, ...]:
     """Apply the zero rule that log-ratios need; several rows keep one common support.
 
     Under ``"error"`` a zero raises where values can be seen; where they can't, it becomes

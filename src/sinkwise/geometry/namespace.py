@@ -32,9 +32,7 @@ def as_arrays(*values: Any) -> tuple[Any, list[Array]]:
     xp = _namespace(library)
     if not isinstance(library, _NUMPY):
         device = getattr(library, "device", None)
-        arrays = [
-            _move(xp, a, device) if isinstance(a, _NUMPY) else a for a in arrays
-        ]
+        arrays = [_move(xp, a, device) if isinstance(a, _NUMPY) else a for a in arrays]
     return xp, [_floating(xp, a) for a in arrays]
 
 

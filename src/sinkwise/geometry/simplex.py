@@ -66,7 +66,9 @@ def closure(p: Array, *, where: Array | None = None, check: bool = True) -> Arra
     x = xp.where(support, x, xp.zeros_like(x))
     total = xp.sum(x, axis=-1, keepdims=True)
     if check and is_concrete(x):
-        bad = to_numpy(~(xp.all(x >= 0, axis=-1) & xp.isfinite(total[..., 0]) & (total[..., 0] > 0)))
+        bad = to_numpy(
+            ~(xp.all(x >= 0, axis=-1) & xp.isfinite(total[..., 0]) & (total[..., 0] > 0))
+        )
         if bad.any():
             at = tuple(int(i) for i in np.argwhere(np.atleast_1d(bad))[0]) if bad.ndim else ()
             why = weight_problem(to_numpy(x)[at], "float64", virtual=False)
@@ -298,7 +300,9 @@ def balance_basis(n_keys: int, *, sink: Sink) -> np.ndarray:
     if r == 0 or n == 0:
         raise RowError(f"the sink set has {r} of {n_keys} keys: both sides must be there")
     top = np.where(mask, np.sqrt(n / (r * (r + n))), -np.sqrt(r / (n * (r + n))))
-    return np.vstack([top, _pivots(np.flatnonzero(mask), n_keys), _pivots(np.flatnonzero(~mask), n_keys)])
+    return np.vstack(
+        [top, _pivots(np.flatnonzero(mask), n_keys), _pivots(np.flatnonzero(~mask), n_keys)]
+    )
 
 
 def _pivots(keys: np.ndarray, n_keys: int) -> np.ndarray:
