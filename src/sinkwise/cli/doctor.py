@@ -22,8 +22,9 @@ def doctor_command(
 ) -> None:
     """Check what is installed, and the models.
 
-    Which extras are there, and which model families are read faithfully: each family is built small, with random weights, offline; the rows that sinkwise captures are
-    compared with the attention weights the model itself returns.
+    Which extras are there, and which model families are read faithfully: each family is built
+    small, with random weights, offline, and the rows that sinkwise captures are compared with
+    the attention weights the model itself returns.
     """
     with plain_errors():
         extras = installed_extras()

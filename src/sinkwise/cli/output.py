@@ -70,8 +70,14 @@ def command_line(context: typer.Context, **changed: Any) -> str:
         value = values.get(parameter.name or "")
         if parameter.param_type_name == "argument":
             words.append(str(value))
-        elif value is not None and value != parameter.get_default(context):
-            words.extend([parameter.opts[0]] if value is True else [parameter.opts[0], str(value)])
+        elif value is None or value == parameter.get_default(context):
+            continue
+        elif value is True:
+            words.append(parameter.opts[0])
+        elif str(value).startswith("-"):
+            words.append(f"{parameter.opts[0]}={value}")
+        else:
+            words += [parameter.opts[0], str(value)]
     return shlex.join(words).replace(shlex.quote(context.command_path), context.command_path, 1)
 
 
