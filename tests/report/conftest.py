@@ -11,10 +11,11 @@ import pytest
 import xarray as xr
 
 HOSTILE = "<script>alert(1)</script>"
-NAMES = ("content", "content_angle", "aitchison") + tuple(
-    f"{metric}/{convention}"
-    for metric in ("cosine", "js_divergence", "euclidean")
-    for convention in ("kept", "dropped")
+NAMES = (
+    "content",
+    "content_angle",
+    "aitchison",
+    *(f"{m}/{c}" for m in ("cosine", "js_divergence", "euclidean") for c in ("kept", "dropped")),
 )
 EPS = (0.3, 0.8)
 PROFILE = (
@@ -192,11 +193,11 @@ def _distances(p, layer, index) -> xr.Dataset:
         u = np.maximum.outer(1 - x[:, 0], 1 - x[:, 0])
         add("larger_content_mass", u)
         add("cosine_ceiling", u**2 / (u**2 + (1 - u) ** 2))
-    for name in totals:
+    for name, value in totals.items():
         if name.endswith("_rms"):
-            totals[name] = np.sqrt(totals[name])
+            np.sqrt(value, out=value)
         if name not in ("larger_content_mass", "cosine_ceiling"):
-            np.fill_diagonal(totals[name], 0.0)
+            np.fill_diagonal(value, 0.0)
     data = {k: (("head", "other"), v) for k, v in totals.items() if "/" not in k}
     for metric in ("cosine", "js_divergence", "euclidean"):
         both = np.stack([totals[f"{metric}/kept"], totals[f"{metric}/dropped"]])

@@ -51,7 +51,7 @@ _CHANNEL_COLOURS = {
     "direction": COLOURS["green"],
     "within_sink": COLOURS["purple"],
 }
-_MOST_POINTS = 4000
+MOST_POINTS = 4000
 
 
 def sink_grid(audit: AuditLike) -> go.Figure:
@@ -320,8 +320,9 @@ def band_plot(audit: AuditLike, metric: str = "cosine") -> go.Figure:
             'needs the kept distances: audit again with a single sink key, for example sink="first"'
         )
     go = graph_objects()
-    shown = whole.subsample(_MOST_POINTS)
+    shown = whole.subsample(MOST_POINTS)
     names = [label(n) for n in audit.distances["label"].to_numpy()]
+    ends = (shown.first, shown.second)
     figure = new_figure(height=360)
     if metric == "cosine":
         figure.add_trace(
@@ -341,7 +342,7 @@ def band_plot(audit: AuditLike, metric: str = "cosine") -> go.Figure:
             mode="markers",
             name="pair of heads",
             marker={"size": 4, "color": COLOURS["blue"], "opacity": 0.35},
-            text=[f"{names[a]} – {names[b]}" for a, b in zip(shown.first, shown.second)],
+            text=[f"{names[a]} – {names[b]}" for a, b in zip(*ends, strict=True)],
             hovertemplate="%{text}<br>content mass %{x:.3f}, distance %{y:.4g}<extra></extra>",
         )
     )
@@ -382,8 +383,11 @@ FIGURES: Mapping[str, Callable[[AuditLike], Any]] = {
     "reversals": reversal_grid,
     **{
         f"distances-{name.replace('/', '-')}": _matrix_drawer(name)
-        for name in (*MATRICES, "aitchison")
-        + tuple(f"{m}/{c}" for m in ("cosine", "euclidean") for c in ("kept", "dropped"))
+        for name in (
+            *MATRICES,
+            "aitchison",
+            *(f"{m}/{c}" for m in ("cosine", "euclidean") for c in ("kept", "dropped")),
+        )
     },
     "channels": channels_overall,
     "channels-by-layer": channels_by_layer,

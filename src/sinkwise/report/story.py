@@ -39,13 +39,12 @@ class KeyFigure:
 
 def classical_reversals(audit: AuditLike) -> list[dict[str, Any]]:
     """Return the kept-against-dropped row of each classical metric that has one."""
-    found = []
-    for row in audit.reversals().to_dict("records"):
-        pair = {str(row["first"]), str(row["second"])}
-        for metric in CLASSICAL:
-            if pair == {f"{metric}/kept", f"{metric}/dropped"}:
-                found.append({**row, "metric": metric})
-    return sorted(found, key=lambda row: CLASSICAL.index(row["metric"]))
+    pairs = {
+        frozenset((str(row["first"]), str(row["second"]))): row
+        for row in audit.reversals().to_dict("records")
+    }
+    wanted = {m: frozenset((f"{m}/kept", f"{m}/dropped")) for m in CLASSICAL}
+    return [{**pairs[pair], "metric": m} for m, pair in wanted.items() if pair in pairs]
 
 
 def key_figures(audit: AuditLike) -> list[KeyFigure]:
@@ -81,8 +80,7 @@ def verdict(audit: AuditLike) -> str:
             "three heads with distances between them."
         )
     listed = ", ".join(
-        f"{percent(r['rate'], r['low'], r['high'])} of the verdicts of "
-        f"{metric_title(r['metric'])}"
+        f"{percent(r['rate'], r['low'], r['high'])} of the verdicts of {metric_title(r['metric'])}"
         for r in rows
     )
     told = f"Dropping the sink reverses {listed} on which of two heads is nearer to a third."
@@ -136,8 +134,8 @@ def methods_paragraph(audit: AuditLike) -> str:
     excluded = summary.get("rows_excluded") or card.get("rows_excluded") or {}
     left_out = sum(v for v in excluded.values() if isinstance(v, int | np.integer))
     sentences = [
-        f"Attention rows of {model}{f' ({', '.join(details)})' if details else ''} were analysed "
-        f"with sinkwise{f' {plain(version)}' if version else ''}: {_count(summary, 'heads')} "
+        f"Attention rows of {model}{_bracketed(details)} were analysed "
+        f"with sinkwise{' ' + plain(version) if version else ''}: {_count(summary, 'heads')} "
         f"heads in {_count(summary, 'layers')} layers, {_count(summary, 'rows')} query positions "
         f"from {_count(summary, 'documents')} documents"
         + (f" ({plain(card['queries'])} queries per document)" if card.get("queries") else "")
@@ -167,6 +165,10 @@ def methods_paragraph(audit: AuditLike) -> str:
     if card.get("seed", summary.get("seed")) is not None:
         sentences.append(f"Seed {plain(card.get('seed', summary.get('seed')))}.")
     return " ".join(sentences)
+
+
+def _bracketed(details: list[str]) -> str:
+    return f" ({', '.join(details)})" if details else ""
 
 
 def _phrase(value: Any) -> str:

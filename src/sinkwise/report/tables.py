@@ -1,0 +1,174 @@
+"""Tables and the convention card as plain rows of text; the template escapes them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from sinkwise.report.bands import BAND_METRICS, band
+from sinkwise.report.guide import GUIDE
+from sinkwise.report.snapshot import AuditLike
+from sinkwise.report.story import classical_reversals
+from sinkwise.report.wording import interval, metric_title, number, percent, plain
+
+__all__ = [
+    "Node",
+    "Table",
+    "all_reversals_table",
+    "bands_table",
+    "classical_table",
+    "guide_table",
+    "node",
+    "taxonomy_table",
+]
+
+
+@dataclass(frozen=True)
+class Table:
+    """Column heads and rows of text."""
+
+    caption: str
+    head: list[str]
+    rows: list[list[str]]
+    kind: str = "table"
+
+
+@dataclass(frozen=True)
+class Node:
+    """A nested entry: either `text` or `entries` of further nodes and tables."""
+
+    kind: str
+    text: str = ""
+    entries: tuple[tuple[str, Node | Table], ...] = ()
+
+
+def classical_table(audit: AuditLike) -> Table:
+    """Kept against dropped for the three classical metrics."""
+    rows = [
+        [
+            metric_title(row["metric"]),
+            interval(row["rate"], row["low"], row["high"]),
+            number(row["resolved_rate"]),
+            percent(row["resolved_share"]),
+            number(row["smallest_detectable"]),
+            number(row["bias"]),
+            str(row["note"] or ""),
+        ]
+        for row in classical_reversals(audit)
+    ]
+    return Table(
+        "Share of verdicts reversed by dropping the sink, with 95 % intervals",
+        [
+            *("metric", "reversal rate", "among resolved verdicts", "share resolved"),
+            *("smallest detectable", "estimated bias", "note"),
+        ],
+        rows,
+    )
+
+
+def all_reversals_table(audit: AuditLike) -> Table:
+    """Every pair of (metric, convention)."""
+    rows = [
+        [
+            metric_title(row["first"]),
+            metric_title(row["second"]),
+            interval(row["rate"], row["low"], row["high"]),
+            number(row["resolved_rate"]),
+            percent(row["resolved_share"]),
+            number(row["smallest_detectable"]),
+            str(row["note"] or ""),
+        ]
+        for row in audit.reversals().to_dict("records")
+    ]
+    return Table(
+        "Share of verdicts on which two distances disagree, with 95 % intervals",
+        [
+            *("first", "second", "reversal rate", "among resolved verdicts", "share resolved"),
+            *("smallest detectable", "note"),
+        ],
+        rows,
+    )
+
+
+def bands_table(audit: AuditLike) -> Table:
+    """How many pairs lie under their ceiling and how much of it they use."""
+    rows = []
+    for metric in BAND_METRICS:
+        found = band(audit.distances, metric)
+        if found is not None:
+            rows.append(
+                [
+                    metric_title(metric),
+                    f"{found.distance.size:,}",
+                    percent(found.share_within),
+                    percent(found.median_use),
+                ]
+            )
+    return Table(
+        "Pairs of heads against the closed-form ceiling, sink kept",
+        ["metric", "pairs of heads", "at or under the ceiling", "median share of ceiling used"],
+        rows,
+    )
+
+
+def taxonomy_table(audit: AuditLike) -> Table:
+    """Agreement between clusterings, with ceilings, sizes and the degeneracy flag."""
+    rows = [
+        [
+            f"{metric_title(row['first'])} / {metric_title(row['second'])}",
+            str(row["method"]),
+            plain(row["k"]),
+            interval(row["ari"], row["low"], row["high"]),
+            f"{number(row['ceiling_first'], 2)} / {number(row['ceiling_second'], 2)}",
+            f"{_sizes(row['sizes_first'])} / {_sizes(row['sizes_second'])}",
+            "degenerate: nearly all heads in one cluster" if row["degenerate"] is True else "",
+        ]
+        for row in audit.taxonomy().to_dict("records")
+    ]
+    return Table(
+        "Agreement between clusterings of heads (adjusted Rand index)",
+        ["groups by", "method", "k", "agreement", "ceilings", "cluster sizes", "flag"],
+        rows,
+    )
+
+
+def guide_table() -> Table:
+    """The guide's questions."""
+    return Table(
+        "Questions, estimators and their limits",
+        ["question", "estimator", "safe", "misleads when"],
+        [[a.question, a.estimator, a.safe, a.misleads] for a in GUIDE],
+    )
+
+
+def node(value: Any, caption: str = "entries") -> Node | Table:
+    """Return any JSON-like value as nested entries; a list of mappings becomes a table."""
+    if isinstance(value, Mapping) and value:
+        entries = tuple((_words(k), node(v, _words(k))) for k, v in value.items())
+        return Node("entries", entries=entries)
+    if _is_records(value):
+        head = list(dict.fromkeys(key for record in value for key in record))
+        rows = [[plain(record[k]) if k in record else "" for k in head] for record in value]
+        return Table(caption, [_words(k) for k in head], rows)
+    if isinstance(value, Mapping):
+        return Node("text", text="none")
+    return Node("text", text=plain(value))
+
+
+def _is_records(value: Any) -> bool:
+    return (
+        isinstance(value, list | tuple)
+        and bool(value)
+        and all(isinstance(v, Mapping) for v in value)
+    )
+
+
+def _words(key: Any) -> str:
+    return str(key).replace("_", " ")
+
+
+def _sizes(sizes: Any) -> str:
+    if isinstance(sizes, str):
+        return sizes
+    return ", ".join(str(int(s)) for s in sizes)
