@@ -1,0 +1,1 @@
+"""Models to rows: the only layer that imports torch and transformers."""

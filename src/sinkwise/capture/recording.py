@@ -76,15 +76,15 @@ class DocumentRows:
 class LayoutRecorder:
     """Listener of a short pass: keeps the calls and whether they look ahead."""
 
-    def __init__(self, model: torch.nn.Module, batch: Batch) -> None:
-        self._model = model
+    def __init__(self, batch: Batch) -> None:
         self._batch = batch
         self.calls: list[tuple[AttentionCall, bool]] = []
 
     def __call__(self, call: AttentionCall) -> None:
         import torch
 
-        _refuse_foreign_call(call, len(self._batch.documents), call.query.shape[2])
+        width = self._batch.width or call.query.shape[2]  # an image's tokens aren't known yet
+        _refuse_foreign_call(call, len(self._batch.documents), width)
         n_keys = call.key.shape[2]
         rows = torch.arange(0, n_keys, max(1, n_keys // 16), device=call.query.device)
         seen = visibility(call, 0, rows, 0, n_keys).visible
@@ -190,7 +190,8 @@ class RowRecorder:
 
         visible = torch.from_numpy(support)
         has_key = visible.any(-1)
-        if not bool(torch.isfinite(logits.amax())):
+        # two numbers first: a NaN anywhere is a NaN in both
+        if not all(bool(torch.isfinite(end)) for end in torch.aminmax(logits)):
             bad = ~torch.isfinite(logits) & visible
             if bool(bad.any()):
                 head, row, key = (int(i) for i in bad.nonzero()[0])
