@@ -253,7 +253,7 @@ def head_matrix(
 def channels_overall(audit: AuditLike) -> go.Figure:
     """Share of the squared Aitchison distance taken by each channel, over all pairs of heads."""
     go = graph_objects()
-    figure = new_figure(height=130, barmode="stack", margin={"l": 16, "r": 16, "t": 44, "b": 36})
+    figure = new_figure(height=130, barmode="stack", margin={"l": 16, "r": 30, "t": 44, "b": 36})
     for name, share in _channels_shown(channel_shares(audit.distances)).items():
         figure.add_trace(
             go.Bar(
@@ -269,7 +269,7 @@ def channels_overall(audit: AuditLike) -> go.Figure:
                 hovertemplate=f"{CHANNELS[name]}: %{{text}}<extra></extra>",
             )
         )
-    figure.update_xaxes(range=[0, 1], tickformat=".0%")
+    figure.update_xaxes(range=[0, 1], tickformat=".0%", dtick=0.2)
     figure.update_yaxes(visible=False)
     figure.update_layout(legend={"traceorder": "normal"})
     return figure
@@ -330,7 +330,8 @@ def band_plot(audit: AuditLike, metric: str = "cosine") -> go.Figure:
                 x=shown.larger_content_mass.astype(np.float32),
                 y=shown.ceiling.astype(np.float32),
                 mode="markers",
-                name="ceiling of the pair",
+                name="its ceiling",
+                legendrank=1001,
                 hoverinfo="skip",
                 marker={"size": 3, "color": COLOURS["orange"], "opacity": 0.5},
             )
@@ -352,7 +353,7 @@ def band_plot(audit: AuditLike, metric: str = "cosine") -> go.Figure:
             x=x,
             y=row_ceiling(metric, x),
             mode="lines",
-            name="ceiling of one row" if metric == "cosine" else "ceiling",
+            name="row ceiling" if metric == "cosine" else "ceiling",
             line={"color": COLOURS["vermilion"], "width": 2},
             hovertemplate="ceiling at %{x:.2f}: %{y:.4g}<extra></extra>",
         )

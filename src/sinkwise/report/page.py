@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -20,6 +21,7 @@ from sinkwise.report.channels import CHANNELS, channel_shares
 from sinkwise.report.ordering import HeadOrder, shared_order
 from sinkwise.report.snapshot import AuditLike, Snapshot, condensed, has_matrix, matrix_of
 from sinkwise.report.story import key_figures, methods_paragraph, verdict
+from sinkwise.report.theme import CONFIG
 from sinkwise.report.wording import metric_title, number, percent, plain
 
 if TYPE_CHECKING:
@@ -127,6 +129,7 @@ def _page(audit: Snapshot) -> dict[str, Any]:
         "guide": tables.guide_table(),
         "css": Markup(_resource("report.css")),
         "js": Markup(_resource("report.js")),
+        "plot_config": Markup(json.dumps(CONFIG)),
         "plotly_js": Markup(get_plotlyjs().replace("</script", "<\\/script")),
     }
 

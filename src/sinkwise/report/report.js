@@ -1,7 +1,8 @@
 "use strict";
 (() => {
-  const CONFIG = { responsive: true, displaylogo: false,
-    modeBarButtonsToRemove: ["select2d", "lasso2d", "autoScale2d"] };
+  const config = JSON.parse(document.getElementById("plot-config").textContent);
+  // without a pointer that hovers, the controls would stay in view and cover the figures
+  if (!window.matchMedia("(hover: hover)").matches) config.displayModeBar = false;
   const dark = window.matchMedia("(prefers-color-scheme: dark)");
   const printing = { now: false };
   const figures = [...document.querySelectorAll("script[data-figure]")].map((source) => ({
@@ -27,7 +28,7 @@
 
   function drawAll() {
     for (const { place, content } of figures) {
-      Plotly.react(place, content.data, themed(content.layout), CONFIG);
+      Plotly.react(place, content.data, themed(content.layout), config);
     }
   }
 

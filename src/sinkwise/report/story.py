@@ -79,14 +79,17 @@ def verdict(audit: AuditLike) -> str:
             "There is no verdict here on whether the convention matters: that takes at least "
             "three heads with distances between them."
         )
-    listed = ", ".join(
-        f"{percent(r['rate'], r['low'], r['high'])} of the verdicts of {metric_title(r['metric'])}"
+    listed = [
+        f"for {metric_title(r['metric'])} in {percent(r['rate'], r['low'], r['high'])} of cases"
         for r in rows
+    ]
+    told = (
+        "Which of two heads is nearer to a third? Dropping the sink reverses that verdict "
+        f"{_and(listed)}."
     )
-    told = f"Dropping the sink reverses {listed} on which of two heads is nearer to a third."
     known = [r for r in rows if _finite(r["low"]) and _finite(r["high"])]
     if len(known) < len(rows):
-        unknown = " and ".join(metric_title(r["metric"]) for r in rows if r not in known)
+        unknown = _and([metric_title(r["metric"]) for r in rows if r not in known])
         caution = (
             f" For {unknown} these documents are too few for an interval, and noise between "
             "documents alone reverses some verdicts."
@@ -94,6 +97,10 @@ def verdict(audit: AuditLike) -> str:
     else:
         caution = ""
     return f"{told}{caution} {_judgement(rows, known)}"
+
+
+def _and(items: list[str]) -> str:
+    return " and ".join([", ".join(items[:-1]), items[-1]] if len(items) > 1 else items)
 
 
 def _judgement(rows: list[dict[str, Any]], known: list[dict[str, Any]]) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from sinkwise.report.bands import BAND_METRICS, band
@@ -34,6 +34,13 @@ class Table:
     kind: str = "table"
 
 
+def _without_empty_last(table: Table) -> Table:
+    """Drop the last column (notes, flags) where no row has one."""
+    if any(row[-1] for row in table.rows):
+        return table
+    return replace(table, head=table.head[:-1], rows=[row[:-1] for row in table.rows])
+
+
 @dataclass(frozen=True)
 class Node:
     """A nested entry: either `text` or `entries` of further nodes and tables."""
@@ -57,13 +64,15 @@ def classical_table(audit: AuditLike) -> Table:
         ]
         for row in classical_reversals(audit)
     ]
-    return Table(
-        "Share of verdicts reversed by dropping the sink, with 95 % intervals",
-        [
-            *("metric", "reversal rate", "among resolved verdicts", "share resolved"),
-            *("smallest detectable", "estimated bias", "note"),
-        ],
-        rows,
+    return _without_empty_last(
+        Table(
+            "Share of verdicts reversed by dropping the sink, with 95 % intervals",
+            [
+                *("metric", "reversal rate", "among resolved verdicts", "share resolved"),
+                *("smallest detectable", "estimated bias", "note"),
+            ],
+            rows,
+        )
     )
 
 
@@ -81,13 +90,15 @@ def all_reversals_table(audit: AuditLike) -> Table:
         ]
         for row in audit.reversals().to_dict("records")
     ]
-    return Table(
-        "Share of verdicts on which two distances disagree, with 95 % intervals",
-        [
-            *("first", "second", "reversal rate", "among resolved verdicts", "share resolved"),
-            *("smallest detectable", "note"),
-        ],
-        rows,
+    return _without_empty_last(
+        Table(
+            "Share of verdicts on which two distances disagree, with 95 % intervals",
+            [
+                *("first", "second", "reversal rate", "among resolved verdicts", "share resolved"),
+                *("smallest detectable", "note"),
+            ],
+            rows,
+        )
     )
 
 
@@ -126,10 +137,12 @@ def taxonomy_table(audit: AuditLike) -> Table:
         ]
         for row in audit.taxonomy().to_dict("records")
     ]
-    return Table(
-        "Agreement between clusterings of heads (adjusted Rand index)",
-        ["groups by", "method", "k", "agreement", "ceilings", "cluster sizes", "flag"],
-        rows,
+    return _without_empty_last(
+        Table(
+            "Agreement between clusterings of heads (adjusted Rand index)",
+            ["groups by", "method", "k", "agreement", "ceilings", "cluster sizes", "flag"],
+            rows,
+        )
     )
 
 

@@ -9,7 +9,7 @@ from sinkwise.errors import MissingExtraError
 if TYPE_CHECKING:
     import plotly.graph_objects as go
 
-__all__ = ["COLOURS", "SEQUENTIAL", "graph_objects", "new_figure"]
+__all__ = ["COLOURS", "CONFIG", "SEQUENTIAL", "graph_objects", "new_figure"]
 
 # Okabe and Ito (2008): told apart with every common form of colour blindness
 COLOURS = {
@@ -22,6 +22,16 @@ COLOURS = {
     "grey": "#8a8f98",
 }
 SEQUENTIAL = "Viridis"
+CONFIG = {
+    "responsive": True,
+    "displaylogo": False,
+    "modeBarButtons": [["toImage", "zoom2d", "pan2d", "resetScale2d"]],
+    "plotlyServerURL": "",
+}
+"""Settings of plotly's own controls, for ``figure.write_html(path, config=CONFIG)`` too.
+
+The buttons are listed by name because plotly's default ones can send the data to its servers.
+"""
 _FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, sans-serif"
 
 
@@ -65,6 +75,7 @@ def new_figure(*, height: int, **layout: Any) -> go.Figure:
             "yaxis": axis,
             "margin": {"l": 56, "r": 16, "t": 16, "b": 48},
             "hoverlabel": {"align": "left"},
+            "modebar": {"bgcolor": "rgba(0,0,0,0)", "color": "#8a8f98"},
             "legend": {"orientation": "h", "yanchor": "bottom", "y": 1.02, "x": 0},
         }
     )

@@ -22,12 +22,12 @@ _METRICS = {
 
 
 def number(value: Any, decimals: int = 3) -> str:
-    """Return a number rounded to `decimals`, or a dash where there is none.
+    """Return a number rounded to `decimals` (fewer from 10 up), or a dash where there is none.
 
     Examples
     --------
-    >>> number(0.28491), number(float("nan")), number(3), number(1.2e-7)
-    ('0.285', '–', '3', '1.2e-07')
+    >>> number(0.28491), number(float("nan")), number(3), number(1.2e-7), number(10.0903)
+    ('0.285', '–', '3', '1.2e-07', '10.09')
     """
     if not _is_number(value) or not math.isfinite(value):
         return MISSING
@@ -37,7 +37,8 @@ def number(value: Any, decimals: int = 3) -> str:
         return f"{value:.2g}"
     if abs(value) >= 1e5:
         return f"{value:.3g}"
-    return f"{value:.{decimals}f}"
+    magnitude = math.floor(math.log10(abs(value))) if abs(value) >= 10 else 0
+    return f"{value:.{max(0, decimals - magnitude)}f}"
 
 
 def interval(value: Any, low: Any, high: Any) -> str:
