@@ -1,0 +1,212 @@
+"""Intervals for what is no smooth mean: verdicts and clusterings, from halves of the documents.
+
+Rates of verdicts are biased by noise, so the jackknife and the bootstrap fail on them.  Many
+random halves of the documents show both the bias (a half is noisier than the whole by as much as
+the whole is noisier than endlessly many documents) and the spread.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from scipy import stats
+
+from sinkwise.accumulate.documents import DocumentSums
+from sinkwise.distances.all_pairs import COUNT_OF
+from sinkwise.errors import RowError
+from sinkwise.rows import HeadId
+from sinkwise.studies.head_matrix import as_head_matrix, n_pairs, square
+
+__all__ = [
+    "TOO_FEW",
+    "DocumentPairs",
+    "HalvesInterval",
+    "checked_pairs",
+    "document_pairs",
+    "halves_interval",
+    "random_halves",
+]
+
+TOO_FEW = "too few documents"
+"""The note where no interval is given."""
+
+_FEWEST_DOCUMENTS = 4
+
+
+@dataclass(frozen=True)
+class DocumentPairs:
+    """One metric between every two heads, kept apart by document.
+
+    Attributes
+    ----------
+    sums
+        ``(documents, pairs)`` float64 sums over each document's rows, pairs in SciPy's condensed
+        order.
+    counts
+        ``(documents, pairs)``, or broadcastable to it: how many rows each sum holds.
+    """
+
+    sums: np.ndarray
+    counts: np.ndarray
+
+    def __post_init__(self) -> None:
+        sums = np.asarray(self.sums, dtype=np.float64)
+        if sums.ndim != 2 or sums.shape[0] == 0:
+            raise RowError(
+                f"sums have shape {sums.shape}, expected (documents, pairs) with a document or more"
+            )
+        counts = np.asarray(self.counts, dtype=np.float64)
+        if counts.ndim == 1:
+            counts = counts[:, None]
+        try:
+            counts = np.broadcast_to(counts, sums.shape)
+        except ValueError:
+            raise RowError(f"counts {counts.shape} do not fit sums {sums.shape}") from None
+        object.__setattr__(self, "sums", sums)
+        object.__setattr__(self, "counts", counts)
+
+    @property
+    def n_documents(self) -> int:
+        """Number of documents."""
+        return self.sums.shape[0]
+
+    def distances(self) -> np.ndarray:
+        """Return the condensed mean distances over all rows; NaN for a pair without rows."""
+        with np.errstate(invalid="ignore", divide="ignore"):
+            return self.sums.sum(0) / self.counts.sum(0)
+
+    def of(self, chosen: np.ndarray) -> np.ndarray:
+        """Return the condensed mean distances over chosen documents, bool ``(..., documents)``."""
+        chosen = np.asarray(chosen, dtype=np.float64)
+        with np.errstate(invalid="ignore", divide="ignore"):
+            return (chosen @ self.sums) / (chosen @ self.counts)
+
+
+def document_pairs(
+    documents: Mapping[int, DocumentSums], names: Sequence[str]
+) -> dict[str, DocumentPairs]:
+    """Gather the named pair sums of every document, ready for the studies of this package."""
+    if not documents:
+        raise RowError("no documents: take document_sums of at least one block of rows first")
+    pairs = [d.pairs for d in documents.values()]
+    return {
+        name: DocumentPairs(
+            np.stack([p.sums[name] for p in pairs]),
+            np.stack([p.counts[COUNT_OF[name]] for p in pairs]),
+        )
+        for name in names
+    }
+
+
+def checked_pairs(
+    documents: Mapping[str, DocumentPairs],
+    n_heads: int,
+    names: Sequence[str] | None,
+    heads: Sequence[HeadId] | None,
+    *,
+    default: Sequence[str],
+) -> tuple[dict[str, DocumentPairs], dict[str, np.ndarray]]:
+    """Return the chosen metrics and their ``(heads, heads)`` matrices, or say what is wrong."""
+    if names is None:
+        names = [name for name in default if name in documents]
+    missing = [name for name in names if name not in documents]
+    if missing:
+        raise RowError(
+            f"no distances named {missing[0]!r}; there are {', '.join(sorted(documents))}"
+        )
+    if len(names) < 2:
+        raise RowError(f"names are {list(names)}, expected two or more to compare")
+    chosen = {name: documents[name] for name in names}
+    numbers = {name: d.n_documents for name, d in chosen.items()}
+    if len(set(numbers.values())) > 1:
+        raise RowError(f"numbers of documents differ: {numbers}; sum all metrics on the same rows")
+    for name, d in chosen.items():
+        if d.sums.shape[1] != n_pairs(n_heads):
+            raise RowError(
+                f"{name} has {d.sums.shape[1]} pairs, expected {n_pairs(n_heads)} of {n_heads} heads"
+            )
+    matrices = {
+        name: as_head_matrix(square(d.distances(), n_heads), name=name, heads=heads, at_least=3)
+        for name, d in chosen.items()
+    }
+    return chosen, matrices
+
+
+def random_halves(n_documents: int, halves: int, seed: int) -> np.ndarray:
+    """Return random halves of the documents, bool ``(halves, documents)``, half of them each.
+
+    An odd number is rounded down: the complement then holds one document more.
+    """
+    rng = np.random.default_rng(seed)
+    order = rng.permuted(np.tile(np.arange(n_documents), (halves, 1)), axis=1)
+    return order < n_documents // 2
+
+
+@dataclass(frozen=True)
+class HalvesInterval:
+    """An interval whose target is the value at endlessly many documents.
+
+    Attributes
+    ----------
+    low, high
+        Its ends, NaN where no interval is given.
+    bias
+        How much noise over documents is estimated to add to the value.
+    half_width
+        Half the interval's width before it is cut to the possible values.
+    note
+        Empty, or why there is no interval.
+    """
+
+    low: float
+    high: float
+    bias: float
+    half_width: float
+    note: str
+
+
+def halves_interval(
+    value: float,
+    half_values: np.ndarray,
+    n_documents: int,
+    *,
+    level: float = 0.95,
+    bounds: tuple[float, float] = (0.0, 1.0),
+    baseline: float | None = None,
+) -> HalvesInterval:
+    """Return the interval of a value from its values on random halves of the documents.
+
+    The bias is the mean over the halves minus `baseline` (the value itself, or the value as the
+    halves measure it, where they use a sample); the interval is the value less the bias,
+    ± t · sqrt(2) · the standard deviation over the halves, t with documents - 1 degrees of
+    freedom.  Where the bias exceeds half of the half-width, or with fewer than 4 documents, no
+    interval is given: the noise then reaches the differences between heads, and what would be
+    printed covers far less than its level.
+
+    Parameters
+    ----------
+    value
+        The value on all documents.
+    half_values
+        ``(halves,)`` the value on each half.
+    n_documents
+        Number of documents.
+    level
+        Two-sided level.
+    bounds
+        The smallest and largest possible value.
+    baseline
+        What the halves' mean is compared with; `value` by default.
+    """
+    nan = float("nan")
+    if n_documents < _FEWEST_DOCUMENTS or not np.isfinite(half_values).all():
+        return HalvesInterval(nan, nan, nan, nan, TOO_FEW)
+    bias = float(np.mean(half_values)) - (value if baseline is None else baseline)
+    t = float(stats.t.ppf((1 + level) / 2, n_documents - 1))
+    half_width = t * np.sqrt(2) * float(np.std(half_values, ddof=1))
+    if abs(bias) > half_width / 2:
+        return HalvesInterval(nan, nan, bias, half_width, TOO_FEW)
+    low, high = np.clip([value - bias - half_width, value - bias + half_width], *bounds)
+    return HalvesInterval(float(low), float(high), bias, half_width, "")
