@@ -158,7 +158,7 @@ def compose_pair(
 
     `sink_logit` may be a pair, one for each side.
     """
-    xp, (x, y) = as_arrays(p, q)
+    _, (x, y) = as_arrays(p, q)
     try:
         if tuple(x.shape[-1:]) != tuple(y.shape[-1:]):
             raise ValueError

@@ -33,7 +33,7 @@ def masked_mean(xp: Any, x: Array, mask: Array) -> Array:
 
 
 def masked_logsumexp(xp: Any, x: Array, mask: Array) -> Array:
-    """log-sum-exp over the last axis where `mask` holds, axis kept; ``-inf`` where it never does."""
+    """log-sum-exp over the last axis under `mask`, axis kept; ``-inf`` where it never holds."""
     top = _masked_max(xp, x, mask)
     ones = xp.ones_like(x)
     e = xp.where(mask, xp.exp(xp.where(mask, x - top, -ones)), xp.zeros_like(x))
