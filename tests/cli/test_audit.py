@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shlex
-import sys
 from pathlib import Path
 
 import pytest
@@ -130,11 +129,11 @@ def test_a_missing_model_is_exit_1(calls, sinkwise, texts):
     assert not Path("run").exists()
 
 
-def test_a_missing_extra_names_the_line_that_installs_it(calls, sinkwise, monkeypatch):
-    monkeypatch.setitem(sys.modules, "sinkwise.capture.load", None)  # as if torch were absent
+def test_a_missing_extra_names_the_line_that_installs_it(calls, sinkwise):
+    calls.load_raises = ModuleNotFoundError("No module named 'torch'", name="torch")
     result = sinkwise("audit", "demo")
     assert result.exit_code == 1
-    assert 'pip install "sinkwise[hf]"' in result.stderr
+    assert 'needs torch: pip install "sinkwise[hf]"' in result.stderr
 
 
 def test_a_full_disk_is_exit_1_without_traceback(calls, sinkwise):

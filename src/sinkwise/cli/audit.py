@@ -230,17 +230,20 @@ def _load(
 ) -> Any:
     try:
         from sinkwise.capture.load import load_model
+
+        return load_model(
+            model,
+            dtype=dtype,
+            device=device,
+            revision=revision,
+            trust_remote_code=trust_remote_code,
+        )
     except ModuleNotFoundError as error:
+        if error.name is None or error.name.startswith("sinkwise"):
+            raise
         raise MissingExtraError(
             f'auditing a model needs {error.name}: pip install "sinkwise[hf]"'
         ) from None
-    return load_model(
-        model,
-        dtype=dtype,
-        device=device,
-        revision=revision,
-        trust_remote_code=trust_remote_code,
-    )
 
 
 def _read(source: DocumentFile | None, limit: int | None, *, kind: str, model: str) -> list[Any]:
