@@ -269,18 +269,19 @@ def _taxonomy(n_heads: int) -> pd.DataFrame:
     chained = [n_heads - 4, 1, 1, 1, 1]
     names = ("js_divergence/kept", "js_divergence/dropped", "content", "content_angle")
     records = []
-    for (first, second), ari in zip(
+    for (first, second), average in zip(
         combinations(names, 2), (0.44, -0.01, 0.73, 0.02, 0.41, 0.09), strict=True
     ):
         for method in ("average", "k-medoids"):
             chain = method == "average" and "content" in (first, second)
+            ari = average if method == "average" else 0.32
             records.append(
                 {
                     "first": first,
                     "second": second,
                     "method": method,
                     "k": 5,
-                    "ari": ari if method == "average" else 0.32,
+                    "ari": ari,
                     "low": ari - 0.08,
                     "high": ari + 0.07,
                     "ceiling_first": 0.87,

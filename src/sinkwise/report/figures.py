@@ -16,7 +16,7 @@ from sinkwise.report.channels import CHANNELS, channel_shares, channel_shares_by
 from sinkwise.report.ordering import HeadOrder, shared_order
 from sinkwise.report.snapshot import AuditLike, layer_means, matrix_of
 from sinkwise.report.theme import COLOURS, SEQUENTIAL, graph_objects, new_figure
-from sinkwise.report.wording import interval, label, metric_title, number, percent
+from sinkwise.report.wording import interval, label, metric_title, number, percent, short_title
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
@@ -153,26 +153,22 @@ def reversal_grid(audit: AuditLike) -> go.Figure:
     place = {name: i for i, name in enumerate(names)}
     rate = np.full((len(names), len(names)), np.nan)
     hover = np.full(rate.shape, "", dtype=object)
-    written = np.full(rate.shape, "", dtype=object)
     for pair in frame.itertuples():
         shown = interval(pair.rate, pair.low, pair.high)
         text = f"{label(metric_title(pair.first))}<br>{label(metric_title(pair.second))}"
-        text += f"<br>reversed {shown}" + (f"<br>{label(pair.note)}" if pair.note else "")
+        text += f"<br>reversed {shown}" + _note(pair.note)
         for r, c in ((pair.first, pair.second), (pair.second, pair.first)):
             rate[place[r], place[c]] = pair.rate
             hover[place[r], place[c]] = text
-            written[place[r], place[c]] = f"{100 * pair.rate:.0f}" if pair.rate >= 0 else ""
-    titles = [label(_short(name)) for name in names]
+    titles = [label(short_title(name)) for name in names]
     figure = new_figure(height=90 + 44 * len(names) + 80)
     figure.add_trace(
         go.Heatmap(
             z=rate,
             x=titles,
             y=titles,
-            text=written.tolist(),
-            texttemplate="%{text}",
-            customdata=hover.tolist(),
-            hovertemplate="%{customdata}<extra></extra>",
+            text=hover.tolist(),
+            hovertemplate="%{text}<extra></extra>",
             hoverongaps=False,
             colorscale=SEQUENTIAL,
             zmin=0,
@@ -184,6 +180,19 @@ def reversal_grid(audit: AuditLike) -> go.Figure:
                 "tickformat": ".0%",
                 "thickness": 12,
             },
+        )
+    )
+    row, column = np.nonzero(np.isfinite(rate))
+    # one text trace rather than the cells' own text: its colour follows the cell under it
+    figure.add_trace(
+        go.Scatter(
+            x=[titles[c] for c in column],
+            y=[titles[r] for r in row],
+            mode="text",
+            text=[f"{100 * v:.0f}" for v in rate[row, column]],
+            textfont={"color": ["#14171a" if v > 0.28 else "#ffffff" for v in rate[row, column]]},
+            hoverinfo="skip",
+            showlegend=False,
         )
     )
     figure.update_xaxes(showgrid=False, tickangle=-40)
@@ -253,7 +262,7 @@ def head_matrix(
 def channels_overall(audit: AuditLike) -> go.Figure:
     """Share of the squared Aitchison distance taken by each channel, over all pairs of heads."""
     go = graph_objects()
-    figure = new_figure(height=130, barmode="stack", margin={"l": 16, "r": 30, "t": 44, "b": 36})
+    figure = new_figure(height=170, barmode="stack", margin={"l": 16, "r": 30, "t": 76, "b": 36})
     for name, share in _channels_shown(channel_shares(audit.distances)).items():
         figure.add_trace(
             go.Bar(
@@ -333,7 +342,7 @@ def band_plot(audit: AuditLike, metric: str = "cosine") -> go.Figure:
                 name="its ceiling",
                 legendrank=1001,
                 hoverinfo="skip",
-                marker={"size": 3, "color": COLOURS["orange"], "opacity": 0.5},
+                marker={"color": COLOURS["orange"], **_point_style(shown.distance.size)},
             )
         )
     figure.add_trace(
@@ -342,7 +351,7 @@ def band_plot(audit: AuditLike, metric: str = "cosine") -> go.Figure:
             y=shown.distance.astype(np.float32),
             mode="markers",
             name="pair of heads",
-            marker={"size": 4, "color": COLOURS["blue"], "opacity": 0.35},
+            marker={"color": COLOURS["blue"], **_point_style(shown.distance.size)},
             text=[f"{names[a]} – {names[b]}" for a, b in zip(*ends, strict=True)],
             hovertemplate="%{text}<br>content mass %{x:.3f}, distance %{y:.4g}<extra></extra>",
         )
@@ -402,10 +411,13 @@ def _channels_shown(shares: Mapping[str, float]) -> dict[str, float]:
     return {n: s for n, s in shares.items() if n != "within_sink" or s > 0}
 
 
-def _short(name: str) -> str:
-    metric, _, convention = str(name).partition("/")
-    words = {"js_divergence": "JS", "euclidean": "Euclid"}.get(metric, metric.replace("_", " "))
-    return f"{words} {convention}".strip()
+def _point_style(count: int) -> dict[str, float]:
+    """Large and solid for a few points, small and faint for thousands."""
+    return {"size": 8, "opacity": 0.8} if count < 200 else {"size": 4, "opacity": 0.35}
+
+
+def _note(note: Any) -> str:
+    return f"<br>{label(note)}" if isinstance(note, str) and note else ""
 
 
 def _layer_ticks(layers: np.ndarray) -> dict[str, Any]:

@@ -22,7 +22,7 @@ from sinkwise.report.ordering import HeadOrder, shared_order
 from sinkwise.report.snapshot import AuditLike, Snapshot, condensed, has_matrix, matrix_of
 from sinkwise.report.story import key_figures, methods_paragraph, verdict
 from sinkwise.report.theme import CONFIG
-from sinkwise.report.wording import metric_title, number, percent, plain
+from sinkwise.report.wording import count_of, metric_title, number, percent, plain
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
@@ -140,12 +140,12 @@ def _measured(audit: Snapshot) -> str:
     if isinstance(sink, Mapping):
         sink = sink.get("rule", sink.get("kind", next(iter(sink.values()), None)))
     parts = [
-        f"{number(summary[key])} {word}"
-        for key, word in (("layers", "layers"), ("heads", "heads"), ("documents", "documents"))
+        count_of(int(summary[key]), key.removesuffix("s"))
+        for key in ("layers", "heads", "documents")
         if key in summary
     ]
     if "rows" in summary:
-        parts.append(f"{number(summary['rows'])} query positions per head")
+        parts.append(f"{count_of(int(summary['rows']), 'query position')} per head")
     return ", ".join(parts) + f". Sink: {plain(sink)}."
 
 
@@ -259,8 +259,9 @@ def _band_figures(audit: Snapshot) -> list[PageFigure]:
             continue
         title = metric_title(metric)
         caption = (
-            f"{percent(found.share_within)} of {found.distance.size:,} pairs lie at or under "
-            f"their ceiling; the median pair uses {percent(found.median_use)} of it."
+            f"At or under the ceiling: {percent(found.share_within)} of "
+            f"{count_of(found.distance.size, 'pair')}; the median pair uses "
+            f"{percent(found.median_use)} of its ceiling."
         )
         if found.distance.size > draw.MOST_POINTS:
             caption += f" A random {draw.MOST_POINTS:,} are drawn."

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from sinkwise.report.snapshot import AuditLike
-from sinkwise.report.wording import interval, metric_title, number, percent, plain
+from sinkwise.report.wording import count_of, interval, metric_title, number, percent, plain
 
 __all__ = [
     "CLASSICAL",
@@ -139,16 +139,17 @@ def methods_paragraph(audit: AuditLike) -> str:
         if card.get(key)
     ]
     excluded = summary.get("rows_excluded") or card.get("rows_excluded") or {}
-    left_out = sum(v for v in excluded.values() if isinstance(v, int | np.integer))
+    # a row that only some heads can't use stays for the others: it is listed, not summed
+    left_out = sum(int(v) for k, v in excluded.items() if not str(k).endswith("_in_some_heads"))
     sentences = [
         f"Attention rows of {model}{_bracketed(details)} were analysed "
         f"with sinkwise{' ' + plain(version) if version else ''}: {_count(summary, 'heads')} "
-        f"heads in {_count(summary, 'layers')} layers, {_count(summary, 'rows')} query positions "
-        f"from {_count(summary, 'documents')} documents"
+        f"in {_count(summary, 'layers')}, "
+        f"{_count(summary, 'rows', 'query positions')} from {_count(summary, 'documents')}"
         + (f" ({plain(card['queries'])} queries per document)" if card.get("queries") else "")
         + ".",
         f"Sink set: {_phrase(card.get('sink', summary.get('sink')))}. "
-        f"Rounding zeros: {_phrase(card.get('zeros'))}.",
+        f"Rounding zeros: {_zero_rule(card.get('zeros'))}.",
         f"Rows that could not be used were left out of every statistic ({left_out:,}"
         f"{_reasons(excluded)}).",
         "Content is the attention on the remaining keys, re-closed; it was compared by the "
@@ -184,13 +185,24 @@ def _phrase(value: Any) -> str:
     return plain(value)
 
 
+def _zero_rule(rule: Any) -> str:
+    known = {
+        "error": "refused (none arose)",
+        "exclude": "left out of log-ratios, part by part",
+    }
+    return known.get(rule, _phrase(rule)) if isinstance(rule, str) else _phrase(rule)
+
+
 def _reasons(excluded: Mapping[str, Any]) -> str:
     listed = [f"{str(k).replace('_', ' ')}: {plain(v)}" for k, v in excluded.items() if v]
     return f"; {', '.join(listed)}" if listed else ""
 
 
-def _count(summary: Mapping[str, Any], key: str) -> str:
-    return number(summary[key]) if key in summary else "an unstated number of"
+def _count(summary: Mapping[str, Any], key: str, plural: str = "") -> str:
+    plural = plural or key
+    if key not in summary:
+        return f"an unstated number of {plural}"
+    return count_of(int(summary[key]), plural.removesuffix("s"))
 
 
 def _bounds_note(bounds: str, note: str = "") -> str:

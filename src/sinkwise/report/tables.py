@@ -6,11 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
+
 from sinkwise.report.bands import BAND_METRICS, band
 from sinkwise.report.guide import GUIDE
 from sinkwise.report.snapshot import AuditLike
 from sinkwise.report.story import classical_reversals
-from sinkwise.report.wording import interval, metric_title, number, percent, plain
+from sinkwise.report.wording import interval, metric_title, number, percent, plain, short_title
 
 __all__ = [
     "Node",
@@ -31,6 +33,7 @@ class Table:
     caption: str
     head: list[str]
     rows: list[list[str]]
+    compact: bool = False  # keep every cell on one line
     kind: str = "table"
 
 
@@ -60,7 +63,7 @@ def classical_table(audit: AuditLike) -> Table:
             percent(row["resolved_share"]),
             number(row["smallest_detectable"]),
             number(row["bias"]),
-            str(row["note"] or ""),
+            _note(row["note"]),
         ]
         for row in classical_reversals(audit)
     ]
@@ -72,6 +75,7 @@ def classical_table(audit: AuditLike) -> Table:
                 *("smallest detectable", "estimated bias", "note"),
             ],
             rows,
+            compact=True,
         )
     )
 
@@ -86,7 +90,7 @@ def all_reversals_table(audit: AuditLike) -> Table:
             number(row["resolved_rate"]),
             percent(row["resolved_share"]),
             number(row["smallest_detectable"]),
-            str(row["note"] or ""),
+            _note(row["note"]),
         ]
         for row in audit.reversals().to_dict("records")
     ]
@@ -98,6 +102,7 @@ def all_reversals_table(audit: AuditLike) -> Table:
                 *("smallest detectable", "note"),
             ],
             rows,
+            compact=True,
         )
     )
 
@@ -120,6 +125,7 @@ def bands_table(audit: AuditLike) -> Table:
         "Pairs of heads against the closed-form ceiling, sink kept",
         ["metric", "pairs of heads", "at or under the ceiling", "median share of ceiling used"],
         rows,
+        compact=True,
     )
 
 
@@ -127,21 +133,27 @@ def taxonomy_table(audit: AuditLike) -> Table:
     """Agreement between clusterings, with ceilings, sizes and the degeneracy flag."""
     rows = [
         [
-            f"{metric_title(row['first'])} / {metric_title(row['second'])}",
+            short_title(row["first"]),
+            short_title(row["second"]),
             str(row["method"]),
             plain(row["k"]),
             interval(row["ari"], row["low"], row["high"]),
             f"{number(row['ceiling_first'], 2)} / {number(row['ceiling_second'], 2)}",
-            f"{_sizes(row['sizes_first'])} / {_sizes(row['sizes_second'])}",
-            "degenerate: nearly all heads in one cluster" if row["degenerate"] is True else "",
+            _sizes(row["sizes_first"]),
+            _sizes(row["sizes_second"]),
+            "degenerate" if _true(row["degenerate"]) else "",
         ]
         for row in audit.taxonomy().to_dict("records")
     ]
     return _without_empty_last(
         Table(
             "Agreement between clusterings of heads (adjusted Rand index)",
-            ["groups by", "method", "k", "agreement", "ceilings", "cluster sizes", "flag"],
+            [
+                *("first", "second", "method", "k", "agreement", "ceilings"),
+                *("sizes, first", "sizes, second", "flag"),
+            ],
             rows,
+            compact=True,
         )
     )
 
@@ -179,6 +191,14 @@ def _is_records(value: Any) -> bool:
 
 def _words(key: Any) -> str:
     return str(key).replace("_", " ")
+
+
+def _note(value: Any) -> str:
+    return value if isinstance(value, str) else ""
+
+
+def _true(value: Any) -> bool:
+    return isinstance(value, bool | np.bool_) and bool(value)
 
 
 def _sizes(sizes: Any) -> str:

@@ -76,7 +76,13 @@ def new_figure(*, height: int, **layout: Any) -> go.Figure:
             "margin": {"l": 56, "r": 16, "t": 16, "b": 48},
             "hoverlabel": {"align": "left"},
             "modebar": {"bgcolor": "rgba(0,0,0,0)", "color": "#8a8f98"},
-            "legend": {"orientation": "h", "yanchor": "bottom", "y": 1.02, "x": 0},
+            "legend": {
+                "orientation": "h",
+                "yanchor": "bottom",
+                "y": 1.02,
+                "x": 0,
+                "itemsizing": "constant",
+            },
         }
     )
     return go.Figure(layout={"template": template, "height": height, **layout})

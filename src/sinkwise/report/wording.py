@@ -8,7 +8,16 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["interval", "label", "metric_title", "number", "percent", "plain"]
+__all__ = [
+    "count_of",
+    "interval",
+    "label",
+    "metric_title",
+    "number",
+    "percent",
+    "plain",
+    "short_title",
+]
 
 MISSING = "–"
 _METRICS = {
@@ -74,6 +83,17 @@ def percent(value: Any, low: Any = math.nan, high: Any = math.nan) -> str:
     return f"{text} ({_share(low)}–{_share(high)})" if _has_bounds(low, high) else text
 
 
+def count_of(count: int, singular: str) -> str:
+    """Return a count with its noun.
+
+    Examples
+    --------
+    >>> count_of(1, "document"), count_of(36_315, "pair")
+    ('1 document', '36,315 pairs')
+    """
+    return f"{count:,} {singular}{'' if count == 1 else 's'}"
+
+
 def metric_title(name: str) -> str:
     """Return the words for a metric's name.
 
@@ -113,7 +133,7 @@ def plain(value: Any) -> str:
     if isinstance(value, list | tuple | set | frozenset | np.ndarray):
         return _listing([plain(v) for v in value])
     if _is_number(value):
-        return number(value, 4) if math.isfinite(value) else MISSING
+        return _compact(value) if math.isfinite(value) else MISSING
     return str(value)
 
 
@@ -124,6 +144,23 @@ def _listing(items: list[str], shown: int = 12) -> str:
         return f"{items[0]} ({len(items)} times)"
     more = f" … ({len(items):,} in all)" if len(items) > shown else ""
     return ", ".join(items[:shown]) + more
+
+
+def _compact(value: float) -> str:
+    return number(value) if isinstance(value, int | np.integer) else f"{value:.4g}"
+
+
+def short_title(name: str) -> str:
+    """Return the shortest words for a metric's name, for narrow columns and axes.
+
+    Examples
+    --------
+    >>> short_title("js_divergence/kept"), short_title("content_angle")
+    ('JS kept', 'content angle')
+    """
+    metric, _, convention = str(name).partition("/")
+    words = {"js_divergence": "JS", "euclidean": "Euclid", "aitchison": "Aitchison"}
+    return f"{words.get(metric, metric.replace('_', ' '))} {convention}".strip()
 
 
 def _share(value: float) -> str:
