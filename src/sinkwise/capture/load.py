@@ -114,7 +114,7 @@ def _load(name: str, where: str, options: dict[str, Any], dtype: Any, device: st
 
     config = AutoConfig.from_pretrained(where, **options)
     kind = _kind(config)
-    weights = dict(options)
+    weights = dict(options, config=config)  # or a GGUF file's header is parsed once more
     if "gguf_file" not in options:
         weights |= {"weights_only": True}
     if device == "auto":

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 import inspect
 from collections.abc import Iterator, Sequence
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -184,19 +186,17 @@ class ModelRows:
         import transformers
 
         layers, config = self.layers, self._named.config
-        quantization = getattr(config, "quantization_config", None)
-        if hasattr(quantization, "to_dict"):
-            quantization = quantization.to_dict()
         return {
-            "model": getattr(config, "_name_or_path", "") or type(self._named).__name__,
+            "model": _model_name(self._named),
             "model_class": type(self._named).__name__,
             "model_type": config.model_type,
             "revision": getattr(config, "_commit_hash", None),
+            "weights_fingerprint": _fingerprint(self._model),
             "dtype": str(self._model.dtype).removeprefix("torch."),
             "logits_dtype": "float32",
             "attention_implementation": ", ".join(sorted(set(layers.implementations))),
             "configured_implementations": list(loaded_implementations(self._model)),
-            "quantization": str(quantization) if quantization else None,
+            "quantization": _quantization(config),
             "torch": torch.__version__,
             "transformers": transformers.__version__,
             "n_layers": layers.n_layers,
@@ -302,6 +302,35 @@ def _refuse_encoder_decoder(model: torch.nn.Module) -> None:
             "stacks can't be captured together yet. Pass its encoder, model.get_encoder(), if it "
             "is a transformers model of its own"
         )
+
+
+def _model_name(model: torch.nn.Module) -> str:
+    """Hub id, or the last part of a local path: a card doesn't say where a folder lies."""
+    name = getattr(model.config, "_name_or_path", "") or type(model).__name__
+    quantization = getattr(model.config, "quantization_config", None)
+    file = getattr(quantization, "gguf_file", None)
+    if file:
+        return Path(file).name
+    return "/".join(Path(name).resolve().parts[-2:]) if Path(name).is_dir() else name
+
+
+def _fingerprint(model: torch.nn.Module) -> str:
+    """Tells two sets of weights apart without reading all of them: names, shapes, some values."""
+    digest = hashlib.sha256()
+    for name, weight in model.named_parameters():
+        digest.update(f"{name}{tuple(weight.shape)}{weight.dtype}".encode())
+        some = weight.detach().reshape(-1)[:: max(1, weight.numel() // 16)]
+        digest.update(some.float().cpu().numpy().tobytes())
+    return digest.hexdigest()[:16]
+
+
+def _quantization(config: Any) -> str | None:
+    quantization = getattr(config, "quantization_config", None)
+    if quantization is None:
+        return None
+    settings = quantization if isinstance(quantization, dict) else vars(quantization)
+    method = settings.get("quant_method")
+    return str(getattr(method, "value", method))
 
 
 def _one_or_all(numbers: Sequence[int]) -> int | list[int]:
