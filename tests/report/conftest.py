@@ -350,6 +350,12 @@ def tiny() -> SyntheticAudit:
     return synthetic_audit((2,), documents=1, rows=3, keys=5, seed=2)
 
 
+@pytest.fixture(scope="session")
+def crowded() -> SyntheticAudit:
+    """More heads than a heat map draws singly."""
+    return synthetic_audit((25,) * 18, rows=1, keys=4, seed=5)
+
+
 @pytest.fixture
 def hostile() -> SyntheticAudit:
     """Names, tokens and card entries that would run as code if they were not escaped."""

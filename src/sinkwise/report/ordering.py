@@ -46,12 +46,12 @@ class HeadOrder:
         return np.divide(total, count, out=np.full_like(total, np.nan), where=count > 0)
 
     def names(self, labels: list[str]) -> list[str]:
-        """Return one name per cell: the head's label, or first and last of the block's heads."""
+        """Return one name per cell: the head's label, or ``"L3H5 +2"`` for it and two others."""
         ordered = [labels[i] for i in self.order]
         if self.per_cell == 1:
             return ordered
         blocks = [ordered[i : i + self.per_cell] for i in range(0, len(ordered), self.per_cell)]
-        return [b[0] if len(b) == 1 else f"{b[0]} … {b[-1]} ({len(b)})" for b in blocks]
+        return [b[0] if len(b) == 1 else f"{b[0]} +{len(b) - 1}" for b in blocks]
 
     def layers(self, layer: np.ndarray) -> np.ndarray:
         """Return the mean layer number of each cell's heads."""

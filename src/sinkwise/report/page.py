@@ -222,7 +222,8 @@ def _order_note(order: HeadOrder) -> str:
     if order.per_cell > 1:
         note += (
             f" There are too many heads to draw singly: each cell is the mean over up to "
-            f"{order.per_cell} × {order.per_cell} heads that stand side by side in the order."
+            f"{order.per_cell} × {order.per_cell} heads that stand side by side "
+            "in the order, and bears the name of its first head."
         )
     return note
 

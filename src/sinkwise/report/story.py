@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from sinkwise.report.snapshot import AuditLike
-from sinkwise.report.wording import count_of, interval, metric_title, number, percent, plain
+from sinkwise.report.wording import count_of, interval, metric_title, percent, plain
 
 __all__ = [
     "CLASSICAL",
