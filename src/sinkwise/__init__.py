@@ -1,3 +1,4 @@
+# ruff: noqa: F401 - the imports under TYPE_CHECKING are for readers and type checkers
 """sinkwise: attention rows as compositional data.
 
 Importing this package loads nothing heavy and changes nothing: names are looked up when they
@@ -61,7 +62,8 @@ _HOME = {
     "rowdata.arrays": ("Rows", "rows"),
     "studies.distance_matrix": ("head_distances",),
     "studies.reversal": ("reversal_rate", "sampled_reversal_rate"),
-    "studies.audit": ("Audit", "audit", "open_audit"),
+    "runs.audit": ("audit", "open_audit"),
+    "studies.audit": ("Audit",),
     "capture.load": ("LoadedModel", "load_model"),
     "capture.source": ("ModelRows",),
 }
@@ -70,7 +72,6 @@ _MODULE_OF = {name: module for module, names in _HOME.items() for name in names}
 __all__ = ["__version__", *sorted(_MODULE_OF)]
 
 if TYPE_CHECKING:
-    from sinkwise.rowdata.arrays import Rows, rows
     from sinkwise.capture.load import LoadedModel, load_model
     from sinkwise.capture.source import ModelRows
     from sinkwise.channels.content import content, content_dispersion
@@ -115,8 +116,10 @@ if TYPE_CHECKING:
         power,
         replace_zeros,
     )
+    from sinkwise.rowdata.arrays import Rows, rows
     from sinkwise.rowdata.block import HeadId, RowBlock, RowSource
-    from sinkwise.studies.audit import Audit, audit, open_audit
+    from sinkwise.runs.audit import audit, open_audit
+    from sinkwise.studies.audit import Audit
     from sinkwise.studies.distance_matrix import head_distances
     from sinkwise.studies.reversal import reversal_rate, sampled_reversal_rate
 

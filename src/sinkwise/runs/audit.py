@@ -1,0 +1,275 @@
+"""Run an audit: stream rows, keep one block of sums a document, finish with its tables."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import platform
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from sinkwise.accumulate.documents import DocumentSums, block_sums
+from sinkwise.errors import InputTypeError, RowError, RunError
+from sinkwise.rowdata import RowSource
+from sinkwise.rowdata.arrays import Rows
+from sinkwise.runs.files import write_json
+from sinkwise.runs.folder import RunFolder
+from sinkwise.studies.audit import Audit
+from sinkwise.studies.document_store import MemoryStore
+from sinkwise.studies.zero_sensitivity import zero_sensitivity
+
+__all__ = ["audit", "open_audit"]
+
+_log = logging.getLogger(__name__)
+
+
+def audit(
+    source: Any,
+    processor: Any = None,
+    inputs: Sequence[Any] | None = None,
+    *,
+    sink: Any = "first",
+    queries: int | Literal["all"] = 64,
+    max_length: int | None = None,
+    documents: int | None = None,
+    seed: int = 0,
+    batch_size: int | None = None,
+    level: float = 0.95,
+    out: str | Path | None = None,
+    resume: bool = False,
+    progress: Callable[[int, int], None] | None = None,
+    model_name: str | None = None,
+    revision: str | None = None,
+) -> Audit:
+    """Measure every head's rows, and every two heads' distances under both conventions.
+
+    Parameters
+    ----------
+    source
+        A transformers model, a :class:`~sinkwise.capture.load.LoadedModel`, or rows from
+        :func:`sinkwise.rows` (then `processor`, `inputs` and the options of a model don't apply).
+    processor
+        The model's tokenizer or image processor.
+    inputs
+        Texts, or images for a vision model; each is one document.
+    sink
+        ``"first"`` (the first real token), a token position or a tuple of positions.
+    queries
+        Query rows a document, one seeded draw from each of as many strata, or ``"all"``.
+    max_length
+        Cut documents to so many tokens.
+    documents
+        Use the first N of `inputs`.
+    seed
+        Of the query rows and of the halves behind the intervals.
+    batch_size
+        Documents in one forward pass, at most; results don't depend on it.
+    level
+        Two-sided level of intervals.
+    out
+        Folder for the run: one block a document, written whole, then ``summary.json``.  Without
+        it everything stays in memory.
+    resume
+        Go on with the run in `out`: documents whose block is there are not computed again.
+    progress
+        Called as ``progress(done, total)`` after every document.
+    model_name, revision
+        For the card, where the model itself doesn't say.
+
+    Returns
+    -------
+    Audit
+        Profiles, distances, reversals and taxonomy with their intervals, and the card.
+
+    Raises
+    ------
+    RowError
+        On rows that can't be used, or options that say nothing.
+    CaptureError, InputTypeError
+        If the model's rows can't be captured.
+    RunError
+        If `out` holds something else.
+
+    Notes
+    -----
+    For H heads, R rows and K keys a document costs O(R K H²) by matrix products (Jensen-Shannon
+    with a logarithm each).  Memory holds one batch of documents and ``documents · H²`` sums, which
+    stay on disk when `out` is given.
+
+    Examples
+    --------
+    >>> import numpy as np, sinkwise as sw
+    >>> z = np.random.default_rng(0).normal(size=(5, 4, 6, 8))  # documents, heads, queries, keys
+    >>> z[..., 0] += np.arange(4)[:, None]  # heads differ in their sink mass
+    >>> found = sw.audit(sw.rows(z, sink=0, logits=True))
+    >>> found.profile.sink_mass.round(2).values
+    array([0.2 , 0.37, 0.57, 0.77])
+    >>> found.distances.js_divergence.sel(convention="kept").shape
+    (4, 4)
+    """
+    rows = _source(
+        source,
+        processor,
+        inputs,
+        sink=sink,
+        queries=queries,
+        max_length=max_length,
+        documents=documents,
+        seed=seed,
+        batch_size=batch_size,
+    )
+    identity: dict[str, Any] = {}
+    if not isinstance(rows, Rows):
+        name = model_name or getattr(source, "name", None)
+        identity = {"model": name} if name else {}
+        revision = revision or getattr(source, "revision", None)
+        identity |= {"revision": revision} if revision else {}
+    folder = None if out is None else RunFolder(out)
+    done: frozenset[int] = frozenset()
+    kept: dict[int, DocumentSums] = {}
+    if folder is not None:
+        settings = _settings(rows, identity, inputs, level)
+        folder.begin(settings, rows.heads, resume)
+        done = frozenset(folder.documents)
+    count = len(done)
+    if progress is not None:
+        progress(count, rows.n_documents)
+    for sums in _documents(rows, done):
+        if folder is not None:
+            folder.write(sums)
+        else:
+            kept[sums.document] = sums
+        count += 1
+        _log.info("document %d of %d", count, rows.n_documents)
+        if progress is not None:
+            progress(count, rows.n_documents)
+    store = MemoryStore(kept) if folder is None else folder
+    if not store.documents or store.n_rows == 0:
+        raise RowError("no row was left to use; see the exclusions of rows in the documentation")
+    card = {**rows.card(), **identity, "versions": _versions()}
+    if isinstance(rows, Rows) and not isinstance(rows.zeros, str):
+        card["zero_sensitivity"] = zero_sensitivity(rows)
+    result = Audit(store, rows.heads, card, level=level, seed=seed)
+    if folder is not None:
+        folder.finish(card)
+        write_json(folder.path / "summary.json", result.summary())
+    return result
+
+
+def open_audit(folder: str | Path) -> Audit:
+    """Open the audit kept in a folder; works without torch.
+
+    Raises
+    ------
+    RunError
+        If the folder holds no finished run, or a damaged block.
+
+    Examples
+    --------
+    >>> import tempfile, numpy as np, sinkwise as sw
+    >>> z = np.random.default_rng(0).normal(size=(5, 4, 6, 8))
+    >>> with tempfile.TemporaryDirectory() as parent:
+    ...     first = sw.audit(sw.rows(z, sink=0, logits=True), out=f"{parent}/run")
+    ...     again = sw.open_audit(f"{parent}/run")
+    ...     bool(again.profile.equals(first.profile))
+    True
+    """
+    run = RunFolder(folder)
+    manifest = run.manifest
+    if not manifest.get("complete"):
+        raise RunError(
+            f"the run in {folder} is not finished: {len(run.documents)} documents are done. Go on "
+            "with resume=True (sinkwise audit ... --resume)"
+        )
+    settings = manifest["settings"]
+    return Audit(
+        run,
+        run.heads,
+        manifest["card"],
+        level=settings.get("level", 0.95),
+        seed=settings.get("seed") or 0,
+    )
+
+
+def _source(source: Any, processor: Any, inputs: Sequence[Any] | None, **options: Any) -> RowSource:
+    if hasattr(source, "blocks") and hasattr(source, "heads"):
+        if processor is not None or inputs is not None:
+            raise RowError("rows are complete: give no tokenizer and no texts with them")
+        return source
+    if hasattr(source, "shape") or isinstance(source, tuple | list):
+        raise InputTypeError(
+            "a bare array or tuple of maps has no sink: sw.audit(sw.rows(weights, sink=...))"
+        )
+    from sinkwise.capture.source import ModelRows
+
+    if hasattr(source, "model") and hasattr(source, "kind"):  # a LoadedModel
+        processor = processor if processor is not None else source.processor
+        source = source.model
+    if inputs is None:
+        raise RowError("give the texts (or images): sw.audit(model, tokenizer, texts, sink=...)")
+    if options["batch_size"] is None:
+        del options["batch_size"]
+    return ModelRows(source, processor, inputs, **options)
+
+
+def _documents(rows: RowSource, done: frozenset[int]) -> Iterator[DocumentSums]:
+    """Sums of each document as soon as its last block has come."""
+    current: DocumentSums | None = None
+    for block in rows.blocks(done):
+        sums = block_sums(block)
+        if current is not None and current.document == sums.document:
+            current = current.merge(sums)
+            continue
+        if current is not None:
+            yield current
+        current = sums
+    if current is not None:
+        yield current
+
+
+def _settings(
+    rows: RowSource, identity: dict[str, Any], inputs: Sequence[Any] | None, level: float
+) -> dict[str, Any]:
+    """What must be alike for two blocks to belong to one run."""
+    card = {k: v for k, v in rows.card().items() if k not in ("torch", "transformers")}
+    return _jsonable({**card, **identity, "level": level, "inputs_sha256": _digest(rows, inputs)})
+
+
+def _digest(rows: RowSource, inputs: Sequence[Any] | None) -> str:
+    """Fingerprint of the documents: a run must not go on with other texts."""
+    digest = hashlib.sha256()
+    for item in inputs or ():
+        if isinstance(item, str | Path):
+            digest.update(str(item).encode())
+        elif hasattr(item, "tobytes"):
+            digest.update(item.tobytes())
+        else:
+            digest.update(repr(item).encode())
+        digest.update(b"\0")
+    if isinstance(rows, Rows):
+        for block in rows.blocks():
+            digest.update(np.ascontiguousarray(block.log_weights).tobytes())
+    return digest.hexdigest()
+
+
+def _jsonable(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {str(k): _jsonable(v) for k, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [_jsonable(v) for v in value]
+    return value.item() if isinstance(value, np.generic) else value
+
+
+def _versions() -> dict[str, str]:
+    import sinkwise
+
+    found = {"sinkwise": sinkwise.__version__, "python": platform.python_version()}
+    for name in ("numpy", "torch", "transformers"):
+        module = sys.modules.get(name)
+        if module is not None:
+            found[name] = str(getattr(module, "__version__", ""))
+    return found

@@ -1,0 +1,200 @@
+"""A run as a folder of blocks, one document each: what resumes, merges and gives intervals.
+
+``manifest.json`` says what the run is (schema ``sinkwise.run/1``: settings, heads, card);
+``blocks/document-NNNNN.npz`` holds one document's sums as float64 arrays, read without pickle.
+"""
+
+from __future__ import annotations
+
+import re
+import zipfile
+from collections.abc import Mapping
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from sinkwise.accumulate.documents import DocumentSums
+from sinkwise.accumulate.profile import PROFILE_COUNT_OF
+from sinkwise.distances.all_pairs import COUNT_OF
+from sinkwise.errors import RunError
+from sinkwise.rowdata import HeadId
+from sinkwise.runs.files import read_json, write_json, write_whole
+from sinkwise.studies.document_halves import DocumentPairs
+
+__all__ = ["SCHEMA", "RunFolder"]
+
+SCHEMA = "sinkwise.run/1"
+_BLOCK = re.compile(r"document-(\d+)\.npz$")
+
+
+class RunFolder:
+    """The files of one run; also the store that an audit reads.
+
+    Parameters
+    ----------
+    path
+        The folder.
+    """
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path)
+
+    # -- manifest -------------------------------------------------------------------------
+
+    def begin(self, settings: Mapping[str, Any], heads: tuple[HeadId, ...], resume: bool) -> None:
+        """Start the run, or go on with one of the same settings.
+
+        Raises
+        ------
+        RunError
+            If the folder holds something else, a run and `resume` is off, or a run with other
+            settings: the message names the first difference.
+        """
+        if self.path.exists() and not self.path.is_dir():
+            raise RunError(f"{self.path} is a file; name a folder")
+        manifest = self.path / "manifest.json"
+        if not manifest.exists():
+            if self.path.exists() and any(self.path.iterdir()):
+                raise RunError(
+                    f"{self.path} is not empty and holds no run; name a new folder: nothing in it "
+                    "was touched"
+                )
+            write_json(
+                manifest,
+                {
+                    "schema": SCHEMA,
+                    "complete": False,
+                    "settings": dict(settings),
+                    "heads": [[h.layer, h.index] for h in heads],
+                },
+            )
+            return
+        if not resume:
+            raise RunError(
+                f"{self.path} already holds a run; go on with it by resume=True (--resume), or "
+                "name another folder"
+            )
+        found = self.manifest
+        there = [[h.layer, h.index] for h in heads]
+        for key, value in {**settings, "heads": there}.items():
+            before = found["heads"] if key == "heads" else found["settings"].get(key)
+            if before != value:
+                raise RunError(
+                    f"{self.path} was begun with {key}={_short(before)}, now it is "
+                    f"{_short(value)}: blocks of both can't be mixed. Use the same setting or "
+                    "another folder"
+                )
+
+    def finish(self, card: Mapping[str, Any]) -> None:
+        """Mark the run as complete and keep its card."""
+        write_json(
+            self.path / "manifest.json",
+            {**self.manifest, "complete": True, "card": dict(card)},
+        )
+        self.__dict__.pop("manifest", None)
+
+    @cached_property
+    def manifest(self) -> dict[str, Any]:
+        """Content of ``manifest.json``, its schema checked."""
+        found = read_json(self.path / "manifest.json")
+        schema = found.get("schema") if isinstance(found, dict) else None
+        if schema != SCHEMA:
+            raise RunError(
+                f"{self.path / 'manifest.json'} has the schema {schema!r}; this version reads "
+                f"{SCHEMA!r}"
+            )
+        return found
+
+    @property
+    def heads(self) -> tuple[HeadId, ...]:
+        """The heads in layer-major order."""
+        return tuple(HeadId(layer, index) for layer, index in self.manifest["heads"])
+
+    # -- blocks ---------------------------------------------------------------------------
+
+    @property
+    def documents(self) -> tuple[int, ...]:
+        """Numbers of the documents whose block is there, ascending."""
+        found = (_BLOCK.search(p.name) for p in (self.path / "blocks").glob("document-*.npz"))
+        return tuple(sorted(int(m[1]) for m in found if m))
+
+    def write(self, sums: DocumentSums) -> None:
+        """Write one document's block, whole or not at all."""
+        arrays: dict[str, np.ndarray] = {
+            "n_rows": np.asarray(sums.n_rows),
+            "excluded": np.asarray(list(sums.excluded.values()), dtype=np.int64),
+            "reasons": np.asarray(list(sums.excluded), dtype=np.str_),
+        }
+        for kind, part in (("profile", sums.profile), ("pairs", sums.pairs)):
+            for name, value in part.sums.items():
+                arrays[f"{kind}/sums/{name}"] = value
+            for name, value in part.counts.items():
+                arrays[f"{kind}/counts/{name}"] = _narrow(value)
+        write_whole(self._block(sums.document), lambda file: np.savez(file, **arrays))
+
+    def _block(self, document: int) -> Path:
+        return self.path / "blocks" / f"document-{document:05d}.npz"
+
+    def _load(self, document: int, *names: str) -> list[np.ndarray]:
+        path = self._block(document)
+        try:
+            with np.load(path, allow_pickle=False) as block:
+                return [block[name] for name in names]
+        except (OSError, ValueError, KeyError, zipfile.BadZipFile) as error:
+            raise RunError(
+                f"{path} is damaged ({error}). Remove it and run again with resume=True "
+                "(--resume): only that document is computed anew"
+            ) from error
+
+    # -- the store an audit reads -----------------------------------------------------------
+
+    @cached_property
+    def n_rows(self) -> int:
+        """Query positions used, over all documents."""
+        return sum(int(self._load(d, "n_rows")[0]) for d in self.documents)
+
+    @cached_property
+    def excluded(self) -> dict[str, int]:
+        """Query rows left out, by reason."""
+        total: dict[str, int] = {}
+        for document in self.documents:
+            reasons, numbers = self._load(document, "reasons", "excluded")
+            for reason, number in zip(reasons, numbers, strict=True):
+                total[str(reason)] = total.get(str(reason), 0) + int(number)
+        return total
+
+    @cached_property
+    def pair_names(self) -> tuple[str, ...]:
+        """Names of the pair sums kept."""
+        with np.load(self._block(self.documents[0]), allow_pickle=False) as block:
+            return tuple(
+                n.removeprefix("pairs/sums/") for n in block.files if n.startswith("pairs/sums/")
+            )
+
+    def profile(self, name: str) -> tuple[np.ndarray, np.ndarray]:
+        """Sums and counts of a per-head quantity, each ``(documents, heads)``."""
+        return self._stack("profile", name, PROFILE_COUNT_OF[name])
+
+    def pairs(self, name: str) -> DocumentPairs:
+        """Sums and counts of a distance, each ``(documents, pairs)``."""
+        return DocumentPairs(*self._stack("pairs", name, COUNT_OF[name]))
+
+    def _stack(self, kind: str, name: str, count: str) -> tuple[np.ndarray, np.ndarray]:
+        found = [
+            self._load(d, f"{kind}/sums/{name}", f"{kind}/counts/{count}") for d in self.documents
+        ]
+        sums = np.stack([s for s, _ in found])
+        counts = np.stack([np.broadcast_to(c, s.shape) for s, c in found])
+        return sums, counts
+
+
+def _narrow(counts: np.ndarray) -> np.ndarray:
+    """One number where all counts agree, as they do unless heads see different keys."""
+    return counts[:1] if counts.size and (counts == counts[0]).all() else counts
+
+
+def _short(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) < 80 else text[:76] + " ..."

@@ -1,0 +1,347 @@
+"""An audit: what the per-document sums say about heads, distances and conventions."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from sinkwise.accumulate.intervals import jackknife_mean
+from sinkwise.accumulate.profile import SHARE_THRESHOLDS
+from sinkwise.errors import RowError
+from sinkwise.rowdata import HeadId
+from sinkwise.studies.document_halves import DocumentPairs
+from sinkwise.studies.document_store import DocumentStore
+from sinkwise.studies.head_matrix import square
+from sinkwise.studies.reversal_table import REVERSAL_NAMES, reversal_table
+from sinkwise.studies.taxonomy import taxonomy
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import xarray as xr
+
+__all__ = ["Audit"]
+
+PROFILE = (
+    "sink_mass",
+    "sink_balance",
+    "content_dispersion",
+    "content_dispersion_per_part",
+    "entropy",
+    "entropy_sink",
+    "entropy_content",
+    "entropy_within_sink",
+    "content_entropy",
+)
+MEANS = (
+    "content",
+    "content_angle",
+    "aitchison",
+    "dispersion",
+    "direction",
+    "balance",
+    "within_sink",
+    "larger_content_mass",
+    "cosine_ceiling",
+)
+SQUARES = ("content", "aitchison", "dispersion", "direction", "balance", "within_sink")
+CLASSICAL = ("cosine", "js_divergence", "euclidean")
+CONVENTIONS = ("kept", "dropped")
+
+_UNITS = {
+    "sink_mass": "share",
+    "content_angle": "rad",
+    "cosine": "1",
+    "euclidean": "share",
+    "larger_content_mass": "share",
+    "cosine_ceiling": "1",
+}
+
+
+class Audit:
+    """Profiles, distances, reversals and taxonomy of a model's heads, with their conventions.
+
+    Made by :func:`sinkwise.audit` and :func:`sinkwise.open_audit`; everything is computed from
+    per-document sums when it is first asked for.
+
+    Parameters
+    ----------
+    store
+        Sums of every document.
+    heads
+        The heads in layer-major order.
+    card
+        The convention card.
+    level
+        Two-sided level of all intervals.
+    seed
+        Of the halves and samples behind the reversal table and the taxonomy.
+    """
+
+    def __init__(
+        self,
+        store: DocumentStore,
+        heads: tuple[HeadId, ...],
+        card: Mapping[str, Any],
+        *,
+        level: float = 0.95,
+        seed: int = 0,
+    ) -> None:
+        self._store = store
+        self.heads = heads
+        self._card = dict(card)
+        self.level = level
+        self.seed = seed
+
+    def __repr__(self) -> str:
+        model = self._card.get("model") or "arrays"
+        return (
+            f"<sinkwise.Audit of {model}: {len(self.heads)} heads, "
+            f"{len(self._store.documents)} documents, {self._store.n_rows} rows>"
+        )
+
+    # -- tables ---------------------------------------------------------------------------
+
+    @cached_property
+    def profile(self) -> xr.Dataset:
+        """What each head does: an ``xarray.Dataset`` over ``head``.
+
+        Variables `sink_mass`, `sink_balance`, `content_dispersion` (and `_per_part`), `entropy`
+        and its exact split, `content_entropy`, `share_over` over ``eps`` (share of rows whose
+        sink mass is above it), `rows`; each with its interval as ``NAME_low`` and
+        ``NAME_high`` (delete-one-document jackknife, NaN for fewer than 2 documents).  Entropies,
+        balances and dispersions in nats.
+        """
+        import xarray as xr
+
+        variables: dict[str, Any] = {}
+        for name in PROFILE:
+            unit = {"units": _UNITS.get(name, "nat")}
+            interval = jackknife_mean(*self._store.profile(name), level=self.level)
+            for suffix, value in zip(("", "_low", "_high"), interval, strict=True):
+                variables[name + suffix] = (("head",), value, unit)
+        over = [
+            jackknife_mean(*self._store.profile(f"over_{eps}"), level=self.level)
+            for eps in SHARE_THRESHOLDS
+        ]
+        for i, suffix in enumerate(("", "_low", "_high")):
+            value = np.stack([interval[i] for interval in over], axis=-1)
+            variables["share_over" + suffix] = (("head", "eps"), value, {"units": "share of rows"})
+        variables["rows"] = (("head",), self._store.profile("sink_mass")[1].sum(0))
+        coords = self._head_coords("head") | {"eps": list(SHARE_THRESHOLDS)}
+        return xr.Dataset(variables, coords, {"level": self.level})
+
+    @cached_property
+    def distances(self) -> xr.Dataset:
+        """Mean distances between heads: an ``xarray.Dataset`` over ``head`` and ``other``.
+
+        `content`, `content_angle`, `aitchison` and its channels `balance`, `dispersion` (mean
+        absolute gaps), `direction`, `within_sink`; their root-mean-square forms ``NAME_rms``, in
+        which ``aitchison² = balance² + dispersion² + direction² + within_sink²`` holds exactly;
+        `cosine`, `js_divergence` and `euclidean` over ``convention``; and, with one sink key,
+        `larger_content_mass` and `cosine_ceiling`, what the closed-form bands are made of.  NaN
+        where two heads share no row.
+        """
+        import xarray as xr
+
+        names = self._store.pair_names
+        variables: dict[str, Any] = {}
+        for name in (n for n in MEANS if n in names):
+            variables[name] = self._variable(name, self._matrix(name))
+        for name in (n for n in SQUARES if f"{n}_sq" in names):
+            variables[f"{name}_rms"] = self._variable(name, np.sqrt(self._matrix(f"{name}_sq")))
+        for name in CLASSICAL:
+            found = [self._matrix(f"{name}/{c}") for c in CONVENTIONS]
+            unit = {"units": _UNITS.get(name, "nat")}
+            variables[name] = (("convention", "head", "other"), np.stack(found), unit)
+        coords = self._head_coords("head") | self._head_coords("other", "other_")
+        return xr.Dataset(variables, coords | {"convention": list(CONVENTIONS)})
+
+    def reversals(self) -> pd.DataFrame:
+        """How often two measures disagree on which of two heads is nearer to a third.
+
+        One row per pair of (metric, convention): `first`, `second`, `rate` (exact, over all
+        triples), `resolved_rate` and `resolved_share`, `low`, `high`, `bias`,
+        `smallest_detectable`, `sampled_rate` (the 50,000-triple protocol) and `note`; see
+        :func:`~sinkwise.studies.reversal_table.reversal_table`.  Empty for fewer than 3 heads.
+        """
+        return self._reversals.copy()
+
+    def taxonomy(self) -> pd.DataFrame:
+        """Clusterings of the heads under each convention, their ARI and its ceilings.
+
+        See :func:`~sinkwise.studies.taxonomy.taxonomy`.  Empty for fewer than 3 heads.
+        """
+        return self._taxonomy.copy()
+
+    def grid(self, name: str) -> xr.DataArray:
+        """Return a profile variable as layers × heads, NaN where a layer has fewer heads.
+
+        Parameters
+        ----------
+        name
+            A variable of :attr:`profile` over ``head`` alone.
+
+        Raises
+        ------
+        RowError
+            If there is no such variable.
+        """
+        import xarray as xr
+
+        if name not in self.profile or self.profile[name].dims != ("head",):
+            known = sorted(str(n) for n, v in self.profile.items() if v.dims == ("head",))
+            raise RowError(f"no profile variable {name!r} over heads; there are {', '.join(known)}")
+        layers = sorted({h.layer for h in self.heads})
+        width = 1 + max(h.index for h in self.heads)
+        grid = np.full((len(layers), width), np.nan)
+        for head, value in zip(self.heads, self.profile[name].to_numpy(), strict=True):
+            grid[layers.index(head.layer), head.index] = value
+        return xr.DataArray(
+            grid, {"layer": layers, "index": np.arange(width)}, ("layer", "index"), name
+        )
+
+    def card(self) -> dict[str, Any]:
+        """Return the convention card: all that a reader needs to compare two results."""
+        return {
+            **self._card,
+            "conventions": list(CONVENTIONS),
+            "documents": len(self._store.documents),
+            "rows": self._store.n_rows,
+            "rows_excluded": self._store.excluded,
+            "averaging": "rows pooled, each counting once; head distances are means over rows",
+            "level": self.level,
+        }
+
+    def summary(self) -> dict[str, Any]:
+        """Return the content of ``summary.json``; NaN becomes None."""
+        return _plain(
+            {
+                "schema": "sinkwise.summary/1",
+                "model": self._card.get("model"),
+                "sink": self._card.get("sink"),
+                "conventions": list(CONVENTIONS),
+                "heads": len(self.heads),
+                "layers": len({h.layer for h in self.heads}),
+                "documents": len(self._store.documents),
+                "rows": self._store.n_rows,
+                "rows_excluded": self._store.excluded,
+                "sink_mass": self._sink_mass(),
+                "not_compared": [n for n in REVERSAL_NAMES if n not in self._comparable],
+                "reversals": self._reversals.to_dict("records"),
+                "taxonomy": self._taxonomy.to_dict("records"),
+                "versions": self._card.get("versions", {}),
+                "seed": self._card.get("seed", self.seed),
+                "card": self.card(),
+            }
+        )
+
+    def report(self, path: str | Path) -> Path:
+        """Write the report, one self-contained HTML page, and return its path.
+
+        Raises
+        ------
+        MissingExtraError
+            If Plotly or Jinja2 is absent: ``pip install "sinkwise[report]"``.
+        """
+        # the report stands above the studies; it is looked up by name, never imported from here
+        page = importlib.import_module("sinkwise.report.page")
+        page.write_report(self, path)
+        return Path(path)
+
+    # -- parts ----------------------------------------------------------------------------
+
+    @property
+    def _comparable(self) -> dict[str, DocumentPairs]:
+        """The measures that every two heads have: a verdict needs all three distances."""
+        found = {name: self._store.pairs(name) for name in REVERSAL_NAMES}
+        return {n: pairs for n, pairs in found.items() if np.isfinite(pairs.distances()).all()}
+
+    @cached_property
+    def _reversals(self) -> pd.DataFrame:
+        if len(self.heads) < 3:
+            import pandas as pd
+
+            return pd.DataFrame()
+        usable = self._comparable
+        return reversal_table(
+            usable,
+            len(self.heads),
+            names=tuple(usable),
+            seed=self.seed,
+            level=self.level,
+            heads=self.heads,
+        )
+
+    @cached_property
+    def _taxonomy(self) -> pd.DataFrame:
+        if len(self.heads) < 3:
+            import pandas as pd
+
+            return pd.DataFrame()
+        return taxonomy(
+            self._comparable, len(self.heads), seed=self.seed, level=self.level, heads=self.heads
+        )
+
+    def _sink_mass(self) -> dict[str, Any]:
+        sums, counts = self._store.profile("sink_mass")
+        value, low, high = jackknife_mean(sums.sum(1), counts.sum(1), level=self.level)
+        layers = sorted({h.layer for h in self.heads})
+        by_layer = []
+        for layer in layers:
+            mine = [i for i, h in enumerate(self.heads) if h.layer == layer]
+            parts = jackknife_mean(sums[:, mine].sum(1), counts[:, mine].sum(1), level=self.level)
+            by_layer.append(
+                {"layer": layer}
+                | dict(zip(("mean", "low", "high"), map(float, parts), strict=True))
+            )
+        per_head = sums.sum(0) / counts.sum(0)
+        share_over = []
+        for eps in SHARE_THRESHOLDS:
+            over, rows = self._store.profile(f"over_{eps}")
+            share_over.append(
+                {
+                    "eps": eps,
+                    "share": float(np.mean(per_head > eps)),  # of heads, by their mean
+                    "share_of_rows": float(over.sum() / rows.sum()),
+                }
+            )
+        return {
+            "mean": float(value),
+            "low": float(low),
+            "high": float(high),
+            "by_layer": by_layer,
+            "share_over": share_over,
+        }
+
+    def _matrix(self, name: str) -> np.ndarray:
+        return square(self._store.pairs(name).distances(), len(self.heads))
+
+    @staticmethod
+    def _variable(name: str, matrix: np.ndarray) -> tuple[tuple[str, str], np.ndarray, dict]:
+        return ("head", "other"), matrix, {"units": _UNITS.get(name, "nat")}
+
+    def _head_coords(self, dim: str, prefix: str = "") -> dict[str, Any]:
+        return {
+            dim: np.arange(len(self.heads)),
+            f"{prefix}layer": (dim, [h.layer for h in self.heads]),
+            f"{prefix}index": (dim, [h.index for h in self.heads]),
+            f"{prefix}label": (dim, [h.label for h in self.heads]),
+        }
+
+
+def _plain(value: Any) -> Any:
+    """Return `value` as what JSON holds: no NumPy numbers, no NaN."""
+    if isinstance(value, Mapping):
+        return {str(k): _plain(v) for k, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(v) for v in value]
+    if isinstance(value, np.generic):
+        value = value.item()
+    if isinstance(value, float) and not np.isfinite(value):
+        return None
+    return value

@@ -1,0 +1,90 @@
+"""Per-document sums behind an audit, wherever they are kept: in memory here, on disk in a run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Protocol
+
+import numpy as np
+
+from sinkwise.accumulate.documents import DocumentSums
+from sinkwise.accumulate.profile import PROFILE_COUNT_OF
+from sinkwise.distances.all_pairs import COUNT_OF
+from sinkwise.studies.document_halves import DocumentPairs
+
+__all__ = ["DocumentStore", "MemoryStore"]
+
+
+class DocumentStore(Protocol):
+    """Sums of every document, read one quantity at a time."""
+
+    @property
+    def documents(self) -> tuple[int, ...]:
+        """Numbers of the documents, ascending."""
+
+    @property
+    def n_rows(self) -> int:
+        """Query positions used, over all documents."""
+
+    @property
+    def excluded(self) -> dict[str, int]:
+        """Query rows left out, by reason."""
+
+    @property
+    def pair_names(self) -> tuple[str, ...]:
+        """Names of the pair sums kept."""
+
+    def profile(self, name: str) -> tuple[np.ndarray, np.ndarray]:
+        """Sums and counts of a per-head quantity, each ``(documents, heads)``."""
+
+    def pairs(self, name: str) -> DocumentPairs:
+        """Sums and counts of a distance, each ``(documents, pairs)``."""
+
+
+class MemoryStore:
+    """The sums of documents held in memory.
+
+    Parameters
+    ----------
+    documents
+        Sums by document number, at least one.
+    """
+
+    def __init__(self, documents: Mapping[int, DocumentSums]) -> None:
+        self._sums = dict(sorted(documents.items()))
+
+    @property
+    def documents(self) -> tuple[int, ...]:
+        """Numbers of the documents, ascending."""
+        return tuple(self._sums)
+
+    @property
+    def n_rows(self) -> int:
+        """Query positions used, over all documents."""
+        return sum(d.n_rows for d in self._sums.values())
+
+    @property
+    def excluded(self) -> dict[str, int]:
+        """Query rows left out, by reason."""
+        total: dict[str, int] = {}
+        for document in self._sums.values():
+            for reason, number in document.excluded.items():
+                total[reason] = total.get(reason, 0) + number
+        return total
+
+    @property
+    def pair_names(self) -> tuple[str, ...]:
+        """Names of the pair sums kept."""
+        return tuple(next(iter(self._sums.values())).pairs.sums)
+
+    def profile(self, name: str) -> tuple[np.ndarray, np.ndarray]:
+        """Sums and counts of a per-head quantity, each ``(documents, heads)``."""
+        found = [d.profile for d in self._sums.values()]
+        sums = np.stack([p.sums[name] for p in found])
+        return sums, np.stack([p.counts[PROFILE_COUNT_OF[name]] for p in found])
+
+    def pairs(self, name: str) -> DocumentPairs:
+        """Sums and counts of a distance, each ``(documents, pairs)``."""
+        found = [d.pairs for d in self._sums.values()]
+        sums = np.stack([p.sums[name] for p in found])
+        return DocumentPairs(sums, np.stack([p.counts[COUNT_OF[name]] for p in found]))
