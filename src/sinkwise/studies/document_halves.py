@@ -33,6 +33,7 @@ TOO_FEW = "too few documents"
 """The note where no interval is given."""
 
 _FEWEST_DOCUMENTS = 4
+_ROUNDING = 1e-12  # of rates and indices near 1, averaged over halves
 
 
 @dataclass(frozen=True)
@@ -175,15 +176,16 @@ def halves_interval(
     level: float = 0.95,
     bounds: tuple[float, float] = (0.0, 1.0),
     baseline: float | None = None,
+    drowned: bool = False,
 ) -> HalvesInterval:
     """Return the interval of a value from its values on random halves of the documents.
 
     The bias is the mean over the halves minus `baseline` (the value itself, or the value as the
     halves measure it, where they use a sample); the interval is the value less the bias,
     ± t · sqrt(2) · the standard deviation over the halves, t with documents - 1 degrees of
-    freedom.  Where the bias exceeds half of the half-width, or with fewer than 4 documents, no
-    interval is given: the noise then reaches the differences between heads, and what would be
-    printed covers far less than its level.
+    freedom.  Where the bias exceeds half of the half-width, with fewer than 4 documents, or where
+    the caller says that noise drowns the value, no interval is given: the noise then reaches the
+    differences between heads, and what would be printed covers far less than its level.
 
     Parameters
     ----------
@@ -199,6 +201,8 @@ def halves_interval(
         The smallest and largest possible value.
     baseline
         What the halves' mean is compared with; `value` by default.
+    drowned
+        Give no interval.
     """
     nan = float("nan")
     if n_documents < _FEWEST_DOCUMENTS or not np.isfinite(half_values).all():
@@ -206,7 +210,7 @@ def halves_interval(
     bias = float(np.mean(half_values)) - (value if baseline is None else baseline)
     t = float(stats.t.ppf((1 + level) / 2, n_documents - 1))
     half_width = t * np.sqrt(2) * float(np.std(half_values, ddof=1))
-    if abs(bias) > half_width / 2:
+    if drowned or abs(bias) > half_width / 2 + _ROUNDING:
         return HalvesInterval(nan, nan, bias, half_width, TOO_FEW)
     low, high = np.clip([value - bias - half_width, value - bias + half_width], *bounds)
     return HalvesInterval(float(low), float(high), bias, half_width, "")

@@ -1,0 +1,233 @@
+"""Clusters of heads from a distance matrix, and how two clusterings agree."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from scipy.cluster.hierarchy import linkage
+from scipy.spatial.distance import squareform
+
+from sinkwise.errors import RowError
+from sinkwise.rows import HeadId
+from sinkwise.studies.head_matrix import as_head_matrix
+
+__all__ = [
+    "METHODS",
+    "adjusted_rand_index",
+    "average_linkage_labels",
+    "cluster_heads",
+    "head_linkage",
+    "k_medoids_labels",
+    "mean_silhouette",
+]
+
+METHODS = ("average", "k-medoids")
+"""Average linkage, cut at k clusters; and k-medoids."""
+
+
+def head_linkage(
+    matrix: np.ndarray, *, method: str = "average", heads: Sequence[HeadId] | None = None
+) -> np.ndarray:
+    """Return SciPy's merge table of heads from their distances.
+
+    Parameters
+    ----------
+    matrix
+        ``(heads, heads)`` or condensed ``(pairs,)`` distances; always read as distances, never as
+        observations.
+    method
+        ``"average"``, ``"complete"`` or ``"single"``: the linkages that need distances alone.
+    heads
+        Names for messages.
+
+    Returns
+    -------
+    numpy.ndarray
+        ``(heads - 1, 4)`` as :func:`scipy.cluster.hierarchy.linkage`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> table = head_linkage(np.array([1, 2, 3, 1.5, 2.7, 0.15]), method="complete")
+    >>> table[:, 2].tolist()
+    [0.15, 1.0, 3.0]
+    """
+    if method not in ("average", "complete", "single"):
+        raise RowError(
+            f"linkage {method!r} needs more than distances; take average, complete or single"
+        )
+    # linkage() takes a square matrix for observations, so it only ever gets the condensed form
+    return linkage(squareform(as_head_matrix(matrix, heads=heads), checks=False), method=method)
+
+
+def cluster_heads(
+    matrix: np.ndarray,
+    *,
+    k: int,
+    method: str = "average",
+    heads: Sequence[HeadId] | None = None,
+) -> np.ndarray:
+    """Return the cluster of every head, int ``(heads,)`` from 0.
+
+    Parameters
+    ----------
+    matrix
+        ``(heads, heads)`` or condensed ``(pairs,)`` distances; not modified.
+    k
+        Number of clusters, from 2 to the number of heads less one.
+    method
+        ``"average"`` (average linkage) or ``"k-medoids"``; both are deterministic.
+    heads
+        Names for messages.
+
+    Raises
+    ------
+    RowError
+        If the matrix is no distance matrix (NaN, asymmetric, nonzero diagonal), or `k` or
+        `method` is out of range.
+
+    Notes
+    -----
+    Average linkage chains on log-ratio distances: look at the cluster sizes.  O(heads^2 log
+    heads), or O(heads^2) a swap for k-medoids.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> d = np.abs(np.subtract.outer([0, 1, 10, 11.0], [0, 1, 10, 11.0]))
+    >>> cluster_heads(d, k=2, method="k-medoids").tolist()
+    [0, 0, 1, 1]
+    """
+    values = as_head_matrix(matrix, heads=heads)
+    if not 2 <= k < len(values):
+        raise RowError(f"k is {k}, expected 2 to {len(values) - 1} clusters of {len(values)} heads")
+    if method == "average":
+        return average_linkage_labels(values, k)
+    if method == "k-medoids":
+        return k_medoids_labels(values, k)
+    raise RowError(f"unknown clustering {method!r}; there are {', '.join(METHODS)}")
+
+
+def average_linkage_labels(matrix: np.ndarray, k: int) -> np.ndarray:
+    """Cut the average linkage of a checked matrix at exactly `k` clusters, ties included."""
+    n = len(matrix)
+    merges = linkage(squareform(matrix, checks=False), method="average")[: n - k, :2].astype(int)
+    root = np.arange(n + len(merges))
+    for number in range(len(merges) - 1, -1, -1):
+        root[merges[number]] = root[n + number]
+    return _renumbered(root[:n])
+
+
+def k_medoids_labels(matrix: np.ndarray, k: int) -> np.ndarray:
+    """Partition a checked matrix around `k` medoids: greedy start, then the best swap until none.
+
+    The start and the swaps are those of PAM (Kaufman and Rousseeuw 1990), swaps evaluated for all
+    pairs of medoid and candidate at once (Schubert and Rousseeuw 2021).  No randomness: ties go
+    to the lower head number.
+    """
+    n = len(matrix)
+    medoids = [int(matrix.sum(1).argmin())]
+    nearest = matrix[medoids[0]]
+    while len(medoids) < k:
+        gain = np.maximum(nearest - matrix, 0.0).sum(1)
+        gain[medoids] = -1.0
+        medoids.append(int(gain.argmax()))
+        nearest = np.minimum(nearest, matrix[medoids[-1]])
+    tolerance = 1e-12 * float(matrix.max()) * n
+    while True:
+        to_medoids = matrix[medoids]
+        owner = to_medoids.argmin(0)
+        first, second = np.sort(to_medoids, axis=0)[:2]
+        owned = np.eye(k)[owner]
+        # of replacing a medoid by a candidate: what its removal costs, what the candidate saves
+        # everyone, and what of the removal's cost the candidate takes back
+        change = np.minimum(matrix - first, 0.0).sum(1)[:, None] + (second - first) @ owned
+        change += (np.clip(matrix, first, second) - second) @ owned
+        change[medoids] = np.inf
+        candidate, replaced = np.unravel_index(int(change.argmin()), change.shape)
+        if change[candidate, replaced] >= -tolerance:
+            return _renumbered(owner)
+        medoids[replaced] = int(candidate)
+
+
+def mean_silhouette(
+    matrix: np.ndarray, labels: np.ndarray, *, heads: Sequence[HeadId] | None = None
+) -> float:
+    """Return the mean silhouette of a clustering, in [-1, 1]; larger is better separated.
+
+    Parameters
+    ----------
+    matrix
+        ``(heads, heads)`` or condensed ``(pairs,)`` distances; not modified.
+    labels
+        ``(heads,)`` clusters, at least 2 and fewer than there are heads.
+    heads
+        Names for messages.
+
+    References
+    ----------
+    Rousseeuw (1987), Silhouettes: a graphical aid to the interpretation of cluster analysis.
+    """
+    from sklearn.metrics import silhouette_score
+
+    values = as_head_matrix(matrix, heads=heads)
+    labels = np.asarray(labels)
+    if labels.shape != (len(values),):
+        raise RowError(f"labels have shape {labels.shape}, expected one per head, {len(values)}")
+    if not 2 <= len(np.unique(labels)) < len(values):
+        raise RowError(
+            f"a silhouette of {len(np.unique(labels))} clusters of {len(values)} heads says "
+            f"nothing; expected 2 to {len(values) - 1} clusters"
+        )
+    return float(silhouette_score(values, labels, metric="precomputed"))
+
+
+def adjusted_rand_index(first: np.ndarray, second: np.ndarray) -> float:
+    """Return the adjusted Rand index of two clusterings: 1 for equal ones, 0 at chance.
+
+    Parameters
+    ----------
+    first, second
+        ``(n,)`` cluster labels of any kind.
+
+    Notes
+    -----
+    O(n log n); counts of pairs are taken in float64, so they don't overflow at a million labels.
+    Two clusterings that are the same trivial one (all apart, all together) give 1.
+
+    References
+    ----------
+    Hubert and Arabie (1985), Comparing partitions.
+
+    Examples
+    --------
+    >>> adjusted_rand_index([0, 0, 1, 1], ["b", "b", "a", "a"])
+    1.0
+    """
+    first, second = np.asarray(first), np.asarray(second)
+    if first.shape != second.shape or first.ndim != 1 or len(first) < 2:
+        raise RowError(
+            f"labels have shapes {first.shape} and {second.shape}, expected two of one length, "
+            "2 or more"
+        )
+    a = np.unique(first, return_inverse=True)[1]
+    b = np.unique(second, return_inverse=True)[1]
+    width = int(b.max()) + 1
+    cells = np.unique(a.astype(np.int64) * width + b, return_counts=True)[1]
+    together, in_a, in_b = (_pairs(c) for c in (cells, np.bincount(a), np.bincount(b)))
+    if together == in_a == in_b:
+        return 1.0
+    by_chance = in_a * (in_b / _pairs(np.array([len(first)])))
+    return (together - by_chance) / ((in_a + in_b) / 2 - by_chance)
+
+
+def _pairs(counts: np.ndarray) -> float:
+    counts = counts.astype(np.float64)
+    return float((counts * (counts - 1) / 2).sum())
+
+
+def _renumbered(labels: np.ndarray) -> np.ndarray:
+    """Number clusters from 0 in the order of their first heads."""
+    _, start, inverse = np.unique(labels, return_index=True, return_inverse=True)
+    return np.argsort(np.argsort(start))[inverse]
