@@ -1,0 +1,184 @@
+r"""Jensen-Shannon divergence of all pairs of heads on one row, kept and dropped.
+
+Both conventions come from one form.  For compositions p, q with masses a, b put w = a/(a+b),
+m = w p + (1-w) q and
+
+    D(p, q; a, b) = (a+b)/2 * [w KL(p|m) + (1-w) KL(q|m)].
+
+The dropped divergence is D of the contents at masses 1, 1.  The kept one splits by the chain
+rule into D of the contents at their content masses, D of the sink sets at their sink masses,
+and the divergence of the two masses alone; so its digits do not depend on the sink mass.
+
+Each D costs one logarithm per pair and key.  With g the mean composition of the heads and
+``f(x) = x log x - x + 1 >= 0``,
+
+    w KL(p|m) + (1-w) KL(q|m) = w F(p) + (1-w) F(q) - F(m),   F(p) = sum_j g_j f(p_j / g_j),
+
+the entropy form moved to the mean of the heads, as a matrix product of centred vectors is:
+whatever the heads share cancels before it is rounded.  Pairs that are near each other even
+against that are computed from ``psi(t) = (1+t) log1p(t) - t >= 0``, term by term in float64.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import numpy as np
+from scipy.special import xlog1py
+
+from sinkwise.distances.pair_gram import in_chunks
+from sinkwise.distances.pair_index import HeadGroup
+from sinkwise.distances.pair_row import SharedRow
+
+__all__ = ["DIVERGENCES", "divergences_of"]
+
+DIVERGENCES = ("js_divergence/kept", "js_divergence/dropped")
+
+NEAR = 1e-2
+"""Below this share of F the difference of the Fs has lost too much: some 1e-7 of it is noise."""
+
+PADDED_TO = 8
+"""Keys are padded to whole vector registers, with weight g = 0."""
+
+
+def divergences_of(
+    row: SharedRow, group: HeadGroup, wanted: frozenset[str]
+) -> Mapping[str, np.ndarray]:
+    """Return the Jensen-Shannon divergences in `wanted`, each float64 ``(n_pairs,)`` in nats.
+
+    Notes
+    -----
+    O(pairs * keys) time, O(pairs + heads * keys) memory.  The compiled kernel (Numba) and the
+    NumPy one agree to the tolerance of float32 logarithms: 1e-6 absolute, 1e-4 relative.
+    """
+    out = {}
+    content = relative_to_mean(row.shares)
+    exact = lambda heads: row.exact(heads).shares  # noqa: E731
+    ones = np.ones(group.n_heads)
+    if "js_divergence/dropped" in wanted:
+        out["js_divergence/dropped"] = _divergence(content, ones, group, exact)
+    if "js_divergence/kept" in wanted:
+        inside = _divergence(content, row.content_mass, group, exact)
+        if row.n_sinks > 1:
+            sigma = row.sink_shares
+            among_sinks = relative_to_mean(sigma)
+            inside += _divergence(among_sinks, row.sink_mass, group, lambda heads: sigma[heads])
+        out["js_divergence/kept"] = inside + _of_masses(row, group)
+    return out
+
+
+def relative_to_mean(shares: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return ``(x, g)``: the shares over their mean over heads, and that mean, float32, padded."""
+    heads, n = shares.shape
+    mean = shares.mean(axis=0)
+    width = -(-n // PADDED_TO) * PADDED_TO
+    x = np.ones((heads, width), dtype=np.float32)
+    g = np.zeros(width, dtype=np.float32)
+    tiny = np.finfo(np.float32).tiny
+    seen = mean > tiny  # below, the key adds less than 1e-35 to any divergence
+    np.multiply(shares, np.where(seen, 1 / np.where(seen, mean, 1), 0), out=x[:, :n])
+    g[:n] = np.where(seen, mean, 0)
+    return x, g
+
+
+def _divergence(
+    relative: tuple[np.ndarray, np.ndarray],
+    mass: np.ndarray,
+    group: HeadGroup,
+    exact: Callable[[np.ndarray], np.ndarray],
+) -> np.ndarray:
+    """D of all pairs; `exact` gives the shares of some heads in float64."""
+    x, g = relative
+    out = np.empty(len(group.first))
+    kernel()(x, g, mass, NEAR, out)
+    near = np.flatnonzero(np.isnan(out))
+    if near.size:
+        first, second = group.first[near], group.second[near]
+        heads, place = np.unique(np.concatenate([first, second]), return_inverse=True)
+        p, mass = exact(heads), mass[heads]
+        out[near] = in_chunks(
+            lambda i, j: direct_divergence(p[i], p[j], mass[i], mass[j]),
+            place[: len(near)],
+            place[len(near) :],
+            p.shape[1],
+        )
+    return out
+
+
+def direct_divergence(p: np.ndarray, q: np.ndarray, a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """D of pairs ``(n_pairs, keys)`` with masses ``(n_pairs,)``, every term >= 0."""
+    out = np.zeros(len(p))
+    differ = (p != q).any(axis=1)
+    if not differ.all():
+        if differ.any():
+            out[differ] = direct_divergence(p[differ], q[differ], a[differ], b[differ])
+        return out
+    total = a + b
+    w = np.divide(a, total, out=np.full_like(total, 0.5), where=total > 0)[:, None]
+    m = q + w * (p - q)
+    z = np.divide(p - q, m, out=np.zeros_like(m), where=m > 0)
+    return total / 2 * (m * (w * _psi((1 - w) * z) + (1 - w) * _psi(-w * z))).sum(axis=1)
+
+
+def _psi(t: np.ndarray) -> np.ndarray:
+    t = np.maximum(t, -1.0)
+    series = t * t * (1 / 2 - t * (1 / 6 - t * (1 / 12 - t * (1 / 20 - t / 30))))
+    return np.where(np.abs(t) < 1e-3, series, xlog1py(1 + t, t) - t)
+
+
+def _of_masses(row: SharedRow, group: HeadGroup) -> np.ndarray:
+    """Jensen-Shannon divergence of the two-part compositions (sink mass, content mass)."""
+    c, s = row.content_mass, row.sink_mass
+    a, b = c[group.first], c[group.second]
+    sink = s[group.first] + s[group.second]
+    return (_phi_term(a - b, a + b) + _phi_term(a - b, sink)) / 2
+
+
+def _phi_term(gap: np.ndarray, total: np.ndarray) -> np.ndarray:
+    """``total/2 * phi(gap/total)``, phi(x) = (1+x) log1p(x) + (1-x) log1p(-x), even in x."""
+    x = np.divide(gap, total, out=np.zeros_like(gap), where=total > 0)
+    return total / 2 * (_psi(x) + _psi(-x))
+
+
+def kernel() -> Callable[[np.ndarray, np.ndarray, np.ndarray, float, np.ndarray], None]:
+    """Return the compiled kernel, or the NumPy one where Numba is absent."""
+    try:
+        from sinkwise.distances.pair_divergence_compiled import mean_relative_divergence
+    except ImportError:
+        return mean_relative_divergence_numpy
+    return mean_relative_divergence
+
+
+def mean_relative_divergence_numpy(
+    x: np.ndarray, g: np.ndarray, mass: np.ndarray, near: float, out: np.ndarray
+) -> None:
+    """Fill `out` with D of all pairs in condensed order, NaN where a pair is too near.
+
+    Parameters
+    ----------
+    x, g
+        Shares over their mean ``(heads, keys)`` and the mean ``(keys,)``, float32.
+    mass
+        ``(heads,)`` float64.
+    near
+        The share of F below which a pair is left to the direct form.
+    """
+    heads = x.shape[0]
+    tiny = np.finfo(np.float32).tiny
+
+    def spread(x: np.ndarray) -> np.ndarray:
+        return ((x * np.log(np.maximum(x, tiny)) + (1 - x)) @ g).astype(np.float64)
+
+    own = spread(x)
+    start = 0
+    for i in range(heads - 1):
+        rest = slice(i + 1, heads)
+        total = mass[i] + mass[rest]
+        w = np.divide(mass[i], total, out=np.full_like(total, 0.5), where=total > 0)
+        mixed = x[rest] + w[:, None].astype(np.float32) * (x[i] - x[rest])
+        apart = own[rest] + w * (own[i] - own[rest])
+        value = apart - spread(mixed)
+        # masses far apart make the whole divergence large, whatever the shares
+        value[value + 2 * (w - 0.5) ** 2 <= near * apart] = np.nan
+        out[start : start + heads - 1 - i] = total / 2 * value
+        start += heads - 1 - i
