@@ -29,8 +29,15 @@ LOG_RATIO = (
 )
 
 _FROM_DIRECTIONS = frozenset(
-    ("content", "content_angle", "aitchison", "direction")
-    + ("content_sq", "aitchison_sq", "direction_sq")
+    {
+        "content",
+        "content_angle",
+        "aitchison",
+        "direction",
+        "content_sq",
+        "aitchison_sq",
+        "direction_sq",
+    }
 )
 
 
@@ -52,14 +59,16 @@ def log_ratio_of(
     i, j = group.first, group.second
     size = row.dispersion
     gap = size[i] - size[j]
-    out["dispersion"] = np.abs(gap)
-    out["dispersion_sq"] = gap * gap
     if wanted & _FROM_DIRECTIONS:
         chord_sq = square_gaps(row.unit, group, lambda heads: row.exact(heads).unit)
         np.clip(chord_sq, 0, 4, out=chord_sq)
         if (flat := row.uniform).any():
             chord_sq[flat[i] | flat[j]] = 0
+        _sharpen(gap, chord_sq, row, group)
         out["direction_sq"] = size[i] * size[j] * chord_sq
+    out["dispersion"] = np.abs(gap)
+    out["dispersion_sq"] = gap * gap
+    if wanted & _FROM_DIRECTIONS:
         out["content_sq"] = out["dispersion_sq"] + out["direction_sq"]
         if "content" in wanted:
             out["content"] = np.sqrt(out["content_sq"])
@@ -84,6 +93,17 @@ def angles_defined(row: SharedRow, group: HeadGroup) -> np.ndarray | None:
     """bool ``(n_pairs,)``: neither content is uniform; ``None`` when that holds for all."""
     flat = row.uniform
     return ~(flat[group.first] | flat[group.second]) if flat.any() else None
+
+
+def _sharpen(gap: np.ndarray, chord_sq: np.ndarray, row: SharedRow, group: HeadGroup) -> None:
+    """Give the dispersion gaps that decide a small distance the digits of float64."""
+    near = np.flatnonzero(chord_sq < NEAR)
+    if near.size and row.content.dtype != np.float64:
+        heads, place = np.unique(
+            np.concatenate([group.first[near], group.second[near]]), return_inverse=True
+        )
+        size = row.exact(heads).dispersion
+        gap[near] = size[place[: len(near)]] - size[place[len(near) :]]
 
 
 def _angle(chord_sq: np.ndarray, row: SharedRow, group: HeadGroup) -> np.ndarray:
