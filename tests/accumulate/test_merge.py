@@ -9,7 +9,7 @@ from sinkwise.accumulate.documents import DocumentSums, document_sums, merge_doc
 from sinkwise.accumulate.profile import ProfileSums
 from sinkwise.distances.all_pairs import PairSums
 from sinkwise.errors import RowError
-from sinkwise.rows import RowBlock
+from sinkwise.rowdata import RowBlock
 
 METRICS = ("content", "aitchison", "cosine/kept", "js_divergence/dropped")
 
@@ -28,8 +28,9 @@ def document(number, rows, seed):
 def cut(block, at):
     """Two blocks with the rows before and from `at`; the counts of excluded rows go first."""
     z, support, sink, queries = block.log_weights, block.support, block.sink, block.queries
-    first = RowBlock(block.document, z[:, :at], support[:at], sink[:at], queries[:at],
-                     block.excluded)
+    first = RowBlock(
+        block.document, z[:, :at], support[:at], sink[:at], queries[:at], block.excluded
+    )
     return first, RowBlock(block.document, z[:, at:], support[at:], sink[at:], queries[at:])
 
 

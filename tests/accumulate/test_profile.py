@@ -7,7 +7,7 @@ from scipy.special import logsumexp
 from sinkwise.accumulate import profile
 from sinkwise.accumulate.profile import PROFILE_COUNT_OF, ProfileSums, profile_sums
 from sinkwise.errors import RowError
-from sinkwise.rows import RowBlock
+from sinkwise.rowdata import RowBlock
 
 
 def row_values(z, support, sink):

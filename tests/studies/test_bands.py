@@ -101,7 +101,7 @@ def test_pairs_without_rows_leave_no_warning(recwarn):
 
 
 def test_sinks_of_several_keys_are_refused():
-    with pytest.raises(RowError, match="larger_content_mass.*single sink key"):
+    with pytest.raises(RowError, match=r"larger_content_mass.*single sink key"):
         bands({"cosine/kept": np.zeros(1)}, 2)
 
 

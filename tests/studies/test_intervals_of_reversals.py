@@ -106,7 +106,7 @@ def test_noise_that_saturates_gets_no_interval():
     # the rate is 0.03 in truth, 0.1 as measured, and the halves, as noisy as the whole, show
     # little bias: only the flips within one measure tell that noise made the rate
     kind = {"n_heads": 16, "documents": 8, "shift": 0.05, "noise": 1.0, "shared": 0.9}
-    covered, given = coverage(20, 1, **kind)
+    _, given = coverage(20, 1, **kind)
     assert given <= 0.1
 
 

@@ -10,7 +10,7 @@ from scipy.spatial.distance import squareform
 from scipy.stats import kendalltau
 
 from sinkwise.errors import RowError
-from sinkwise.rows import HeadId
+from sinkwise.rowdata import HeadId
 from sinkwise.studies import reversal
 from sinkwise.studies.reversal import reversal_rate, sample_triples, sampled_reversal_rate
 

@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 
 from sinkwise.errors import RowError
-from sinkwise.rows import HeadId
+from sinkwise.rowdata import HeadId
 from sinkwise.studies import resolved as resolved_module
 from sinkwise.studies import reversal_table as table_module
 from sinkwise.studies.document_halves import DocumentPairs
@@ -37,7 +37,8 @@ def measures(rng, names, *, n_heads=9, documents=6, noise=0.1, shift=0.5):
     counts = rng.integers(5, 9, size=(documents, 1)).astype(float)
     return {
         name: DocumentPairs(
-            counts * (base + shift * rng.random(pairs) + noise * rng.normal(size=(documents, pairs))),
+            counts
+            * (base + shift * rng.random(pairs) + noise * rng.normal(size=(documents, pairs))),
             counts,
         )
         for name in names
@@ -95,7 +96,9 @@ def resolved_by_hand(documents, n_heads, level):
         found = {}
         for a in range(n_heads):
             for b, c in itertools.combinations([i for i in range(n_heads) if i != a], 2):
-                margins = [square(x, n_heads)[a, b] - square(x, n_heads)[a, c] for x in per_document]
+                margins = [
+                    square(x, n_heads)[a, b] - square(x, n_heads)[a, c] for x in per_document
+                ]
                 clear = abs(np.mean(margins)) > t * stats.sem(margins)
                 found[a, b, c] = np.sign(np.mean(margins)) * clear
         verdicts.append(np.array(list(found.values())))

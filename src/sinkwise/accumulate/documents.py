@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from sinkwise.accumulate.profile import ProfileSums, profile_sums
 from sinkwise.distances.all_pairs import METRICS, PairSums, pair_sums
 from sinkwise.errors import RowError
-from sinkwise.rows import RowBlock
+from sinkwise.rowdata import RowBlock
 
 __all__ = ["DocumentSums", "block_sums", "document_sums", "merge_documents"]
 
@@ -63,7 +63,7 @@ class DocumentSums:
         )
 
 
-def block_sums(block: RowBlock, *, metrics: Sequence[str] = METRICS) -> DocumentSums:
+def block_sums(block: RowBlock, *, metrics: tuple[str, ...] = METRICS) -> DocumentSums:
     """Return the sums of one block of rows.
 
     Parameters
@@ -83,7 +83,7 @@ def block_sums(block: RowBlock, *, metrics: Sequence[str] = METRICS) -> Document
 
 
 def document_sums(
-    blocks: Iterable[RowBlock], *, metrics: Sequence[str] = METRICS
+    blocks: Iterable[RowBlock], *, metrics: tuple[str, ...] = METRICS
 ) -> dict[int, DocumentSums]:
     """Return the sums of every document among `blocks`, by document number.
 

@@ -13,7 +13,7 @@ import numpy as np
 from scipy.special import expit
 
 from sinkwise.errors import RowError
-from sinkwise.rows import RowBlock
+from sinkwise.rowdata import RowBlock
 
 __all__ = ["PROFILE_COUNT_OF", "SHARE_THRESHOLDS", "ProfileSums", "profile_sums"]
 
@@ -113,8 +113,8 @@ def profile_sums(block: RowBlock) -> ProfileSums:
     Returns
     -------
     ProfileSums
-        float64 sums and counts per head.  Rows that are not :attr:`~sinkwise.rows.RowBlock.valid`
-        for a head are not counted for it.
+        float64 sums and counts per head.  Rows that are not valid for a head
+        (:attr:`~sinkwise.rowdata.block.RowBlock.valid`) are not counted for it.
 
     Notes
     -----
@@ -124,7 +124,7 @@ def profile_sums(block: RowBlock) -> ProfileSums:
     Examples
     --------
     >>> import numpy as np
-    >>> from sinkwise.rows import HeadId, make_block
+    >>> from sinkwise.rowdata import HeadId, make_block
     >>> p = np.array([[[0.8, 0.1, 0.06, 0.04]]])
     >>> block = make_block(document=0, log_weights=np.log(p), support=np.ones((1, 4), bool),
     ...                    sink=np.array([True, False, False, False]), queries=np.array([3]),

@@ -127,7 +127,9 @@ def bands(means: Mapping[str, np.ndarray], n_heads: int) -> xr.Dataset:
     with np.errstate(invalid="ignore", divide="ignore"):
         share_within = within.sum(1) / counted
     relative = np.where(present, bound / largest, np.nan)
-    share_of_range = [np.nanmedian(r) if n else np.nan for r, n in zip(relative, counted, strict=True)]
+    share_of_range = [
+        np.nanmedian(r) if n else np.nan for r, n in zip(relative, counted, strict=True)
+    ]
     return xr.Dataset(
         {
             "larger_content_mass": ("pair", mass),

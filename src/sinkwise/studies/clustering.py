@@ -9,7 +9,7 @@ from scipy.cluster.hierarchy import linkage
 from scipy.spatial.distance import squareform
 
 from sinkwise.errors import RowError
-from sinkwise.rows import HeadId
+from sinkwise.rowdata import HeadId
 from sinkwise.studies.head_matrix import as_head_matrix
 
 __all__ = [
@@ -58,7 +58,9 @@ def head_linkage(
             f"linkage {method!r} needs more than distances; take average, complete or single"
         )
     # linkage() takes a square matrix for observations, so it only ever gets the condensed form
-    return linkage(squareform(as_head_matrix(matrix, heads=heads), checks=False), method=method)
+    condensed = squareform(as_head_matrix(matrix, heads=heads), checks=False)
+    merges: np.ndarray = linkage(condensed, method=method)
+    return merges
 
 
 def cluster_heads(

@@ -6,7 +6,7 @@ import numpy as np
 
 from sinkwise.distances.all_pairs import COUNT_OF, PairSums, pair_sums
 from sinkwise.errors import InputTypeError, MemoryBudgetError, RowError
-from sinkwise.rows import RowSource
+from sinkwise.rowdata import RowSource
 from sinkwise.studies.head_matrix import n_pairs, square
 
 __all__ = ["CLASSICAL", "CONVENTIONS", "LOG_RATIO", "head_distances"]
@@ -80,7 +80,7 @@ def head_distances(
     Examples
     --------
     >>> import numpy as np
-    >>> from sinkwise.rows import HeadId, make_block
+    >>> from sinkwise.rowdata import HeadId, make_block
     >>> class OneBlock:
     ...     heads, n_documents = (HeadId(0, 0), HeadId(0, 1)), 1
     ...     def blocks(self, skip=frozenset()):

@@ -16,7 +16,7 @@ from scipy import stats
 from sinkwise.accumulate.documents import DocumentSums
 from sinkwise.distances.all_pairs import COUNT_OF
 from sinkwise.errors import RowError
-from sinkwise.rows import HeadId
+from sinkwise.rowdata import HeadId
 from sinkwise.studies.head_matrix import as_head_matrix, n_pairs, square
 
 __all__ = [
@@ -71,18 +71,18 @@ class DocumentPairs:
     @property
     def n_documents(self) -> int:
         """Number of documents."""
-        return self.sums.shape[0]
+        return len(self.sums)
 
     def distances(self) -> np.ndarray:
         """Return the condensed mean distances over all rows; NaN for a pair without rows."""
         with np.errstate(invalid="ignore", divide="ignore"):
-            return self.sums.sum(0) / self.counts.sum(0)
+            return np.asarray(self.sums.sum(0) / self.counts.sum(0))
 
     def of(self, chosen: np.ndarray) -> np.ndarray:
         """Return the condensed mean distances over chosen documents, bool ``(..., documents)``."""
         chosen = np.asarray(chosen, dtype=np.float64)
         with np.errstate(invalid="ignore", divide="ignore"):
-            return (chosen @ self.sums) / (chosen @ self.counts)
+            return np.asarray((chosen @ self.sums) / (chosen @ self.counts))
 
 
 def document_pairs(
@@ -126,7 +126,8 @@ def checked_pairs(
     for name, d in chosen.items():
         if d.sums.shape[1] != n_pairs(n_heads):
             raise RowError(
-                f"{name} has {d.sums.shape[1]} pairs, expected {n_pairs(n_heads)} of {n_heads} heads"
+                f"{name} has {d.sums.shape[1]} pairs, expected {n_pairs(n_heads)} of {n_heads} "
+                "heads: n_heads is the number of heads behind the sums"
             )
     matrices = {
         name: as_head_matrix(square(d.distances(), n_heads), name=name, heads=heads, at_least=3)

@@ -9,7 +9,7 @@ import numpy as np
 from scipy.spatial.distance import pdist, squareform
 
 from sinkwise.errors import RowError
-from sinkwise.rows import HeadId
+from sinkwise.rowdata import HeadId
 from sinkwise.studies.head_matrix import as_head_matrix
 
 __all__ = ["HeadMap", "head_map", "raw_stress"]

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from sinkwise.errors import RowError
-from sinkwise.rows import HeadId
+from sinkwise.rowdata import HeadId
 
 __all__ = ["as_head_matrix", "condensed_pair", "n_pairs", "square"]
 
@@ -23,7 +23,8 @@ def n_pairs(n_heads: int) -> int:
 def condensed_pair(n_heads: int, first: np.ndarray, second: np.ndarray) -> np.ndarray:
     """Return the place of pairs in SciPy's condensed order, whichever head is named first."""
     i, j = np.minimum(first, second), np.maximum(first, second)
-    return i * (2 * n_heads - i - 1) // 2 + (j - i - 1)
+    places: np.ndarray = i * (2 * n_heads - i - 1) // 2 + (j - i - 1)
+    return places
 
 
 def square(condensed: np.ndarray, n_heads: int) -> np.ndarray:
@@ -73,7 +74,7 @@ def as_head_matrix(
         raise RowError(f"{name} has dtype {values.dtype}, expected real numbers")
     values = np.array(values, dtype=np.float64)
     if values.ndim == 1:
-        n_heads = int(round((1 + np.sqrt(1 + 8 * len(values))) / 2))
+        n_heads = round(float(1 + np.sqrt(1 + 8 * len(values))) / 2)
         if len(values) == 0 or n_pairs(n_heads) != len(values):
             raise RowError(
                 f"{name} is a vector of {len(values)} values, which is no number of pairs "
@@ -98,7 +99,7 @@ def as_head_matrix(
     scale = float(np.abs(values).max())
     gap = np.abs(values - values.T)
     if gap.max() > _ASYMMETRY * min(1.0, scale):
-        i, j = np.unravel_index(int(gap.argmax()), gap.shape)
+        i, j = divmod(int(gap.argmax()), n_heads)
         raise RowError(
             f"{name} must be symmetric: from {_label(heads, i)} to {_label(heads, j)} it is "
             f"{values[i, j]:.6g}, back it is {values[j, i]:.6g}. Rounding is averaged away up to "
@@ -112,14 +113,12 @@ def as_head_matrix(
             "distance 0 from itself. Were these similarities? Pass 1 - similarity, or a copy "
             "after numpy.fill_diagonal(d, 0)"
         )
-    values = (values + values.T) / 2
-    np.fill_diagonal(values, 0.0)
-    return values
+    symmetric: np.ndarray = (values + values.T) / 2
+    np.fill_diagonal(symmetric, 0.0)
+    return symmetric
 
 
-def _refuse_non_finite(
-    values: np.ndarray, name: str, heads: Sequence[HeadId] | None
-) -> None:
+def _refuse_non_finite(values: np.ndarray, name: str, heads: Sequence[HeadId] | None) -> None:
     bad = ~np.isfinite(values)
     if not bad.any():
         return
@@ -136,5 +135,5 @@ def _refuse_non_finite(
 
 def _label(heads: Sequence[HeadId] | None, i: int) -> str:
     if heads is None:
-        return f"head {int(i)}"
+        return f"head {i}"
     return f"layer {heads[i].layer}, head {heads[i].index}"

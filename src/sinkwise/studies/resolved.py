@@ -125,4 +125,5 @@ def _resolved_verdicts(mean: np.ndarray, deviation: np.ndarray, t: float) -> np.
     noise += variance
     margin = mean[:, None] - mean
     resolved = margin * margin > t * t * noise
-    return np.sign(margin) * resolved
+    verdicts: np.ndarray = np.sign(margin) * resolved
+    return verdicts

@@ -8,7 +8,7 @@ from itertools import combinations
 import numpy as np
 import pandas as pd
 
-from sinkwise.rows import HeadId
+from sinkwise.rowdata import HeadId
 from sinkwise.studies.document_halves import (
     DocumentPairs,
     checked_pairs,
@@ -113,9 +113,7 @@ def reversal_table(
     >>> bool(table.rate[0] > 0.9), table.note[0]
     (True, '')
     """
-    chosen, matrices = checked_pairs(
-        documents, n_heads, names, heads, default=REVERSAL_NAMES
-    )
+    chosen, matrices = checked_pairs(documents, n_heads, names, heads, default=REVERSAL_NAMES)
     ranks = {name: anchor_ranks(matrix) for name, matrix in matrices.items()}
     resolved = resolved_rates(chosen, n_heads, level=level, seed=seed)
     n_documents = next(iter(chosen.values())).n_documents

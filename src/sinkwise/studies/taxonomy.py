@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from itertools import combinations
+from typing import Literal
 
 import numpy as np
 import pandas as pd
 
 from sinkwise.errors import RowError
-from sinkwise.rows import HeadId
+from sinkwise.rowdata import HeadId
 from sinkwise.studies.clustering import (
     METHODS,
     adjusted_rand_index,
@@ -40,6 +41,7 @@ TAXONOMY_NAMES = (
 DEGENERATE_SHARE = 0.9
 """A clustering with a larger share of the heads in one cluster says next to nothing."""
 
+_CLUSTERS = 5
 _MOST_CLUSTERS = 10
 
 
@@ -48,7 +50,7 @@ def taxonomy(
     n_heads: int,
     *,
     names: Sequence[str] | None = None,
-    k: int | str = 5,
+    k: int | Literal["silhouette"] | None = None,
     methods: Sequence[str] = METHODS,
     halves: int = 25,
     seed: int = 0,
@@ -66,8 +68,9 @@ def taxonomy(
     names
         Measures to compare; :data:`TAXONOMY_NAMES` where present by default.
     k
-        Number of clusters, or ``"silhouette"``: for each method the number from 2 to 10 with the
-        largest silhouette averaged over the measures.
+        Number of clusters; 5 by default, or one less than the heads where they are fewer; or
+        ``"silhouette"``: for each method the number from 2 to 10 with the largest silhouette
+        averaged over the measures.
     methods
         Of :data:`~sinkwise.studies.clustering.METHODS`.
     halves
@@ -120,7 +123,10 @@ def taxonomy(
     half_matrices = {name: _half_matrices(d, n_heads, parted) for name, d in chosen.items()}
     found = []
     for method in methods:
-        number = _best_k(matrices, method) if k == "silhouette" else k
+        if k == "silhouette":
+            number = _best_k(matrices, method)
+        else:
+            number = min(_CLUSTERS, n_heads - 1) if k is None else k
         whole = {
             name: cluster_heads(matrix, k=number, method=method, heads=heads)
             for name, matrix in matrices.items()
@@ -166,9 +172,7 @@ def taxonomy(
     return pd.DataFrame(found)
 
 
-def _half_matrices(
-    documents: DocumentPairs, n_heads: int, parted: np.ndarray
-) -> list[np.ndarray]:
+def _half_matrices(documents: DocumentPairs, n_heads: int, parted: np.ndarray) -> list[np.ndarray]:
     """Matrices of all first halves, then all second ones; none if a pair has no row in one."""
     condensed = documents.of(np.concatenate([parted, ~parted]))
     if not np.isfinite(condensed).all():
@@ -188,7 +192,9 @@ def _best_k(matrices: Mapping[str, np.ndarray], method: str) -> int:
     n_heads = len(next(iter(matrices.values())))
     candidates = range(2, min(_MOST_CLUSTERS, n_heads - 1) + 1)
     scores = [
-        np.mean([mean_silhouette(m, cluster_heads(m, k=k, method=method)) for m in matrices.values()])
+        np.mean(
+            [mean_silhouette(m, cluster_heads(m, k=k, method=method)) for m in matrices.values()]
+        )
         for k in candidates
     ]
     return int(candidates[int(np.argmax(scores))])
