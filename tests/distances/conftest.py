@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from sinkwise.rows import HeadId, RowBlock, make_block
+from sinkwise.rowdata import HeadId, RowBlock, make_block
 
 UNIFORM = 4
 

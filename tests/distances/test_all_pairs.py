@@ -9,7 +9,7 @@ from scipy.spatial.distance import squareform
 from sinkwise.distances import all_pairs, pair_divergence
 from sinkwise.distances.all_pairs import COUNT_OF, METRICS, PairSums, pair_sums
 from sinkwise.errors import MemoryBudgetError, RowError
-from sinkwise.rows import HeadId, make_block
+from sinkwise.rowdata import HeadId, make_block
 
 
 def _twins(x):
@@ -246,7 +246,7 @@ def test_a_choice_of_metrics_gives_the_same_sums_alone(block_of):
 
 
 def test_unknown_metric_is_refused(block_of):
-    with pytest.raises(RowError, match="no metric named 'cosine'.*cosine/kept"):
+    with pytest.raises(RowError, match=r"no metric named 'cosine'.*cosine/kept"):
         pair_sums(block_of(), metrics=("cosine",))
 
 
