@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from sinkwise.errors import CaptureError, RowError
-from sinkwise.rows import HeadId
+from sinkwise.rowdata import HeadId
 
 if TYPE_CHECKING:
     import torch

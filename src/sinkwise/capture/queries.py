@@ -23,9 +23,10 @@ def check_sink(sink: object) -> tuple[int, ...]:
     """
     if isinstance(sink, str) and sink == "first":
         return (0,)
-    if isinstance(sink, Integral) and not isinstance(sink, bool):
-        sink = (int(sink),)
-    positions = tuple(sink) if isinstance(sink, Sequence) and not isinstance(sink, str) else ()
+    if isinstance(sink, Integral):
+        positions: tuple[object, ...] = (sink,)
+    else:
+        positions = tuple(sink) if isinstance(sink, Sequence) and not isinstance(sink, str) else ()
     good = all(isinstance(p, Integral) and not isinstance(p, bool) and p >= 0 for p in positions)
     if not positions or not good or len(set(positions)) < len(positions):
         raise RowError(

@@ -27,7 +27,7 @@ from sinkwise.capture.queries import (
 )
 from sinkwise.capture.recording import DocumentRows, LayoutRecorder, RowRecorder
 from sinkwise.errors import CaptureError, RowError
-from sinkwise.rows import HeadId, RowBlock, make_block
+from sinkwise.rowdata import HeadId, RowBlock, make_block
 
 if TYPE_CHECKING:
     import torch
