@@ -7,7 +7,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from sinkwise.distances.all_pairs import PairSums, pair_sums
-from sinkwise.rows import HeadId, RowBlock, make_block
+from sinkwise.rowdata import HeadId, RowBlock, make_block
 
 RECIPES = (
     {"causal": True},

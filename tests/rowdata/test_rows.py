@@ -218,7 +218,8 @@ def test_D5_D15_half_precision_rises_before_anything_else():
     assert block.log_weights.dtype == np.float32
     fp16 = torch.full((1, 1, 1, 4096), 1 / 4096).to(torch.float16)
     assert sw.rows(fp16, sink=0).n_rows == 1
-    with pytest.raises(sw.RowError, match=r"sums to 0\.865"):
+    # 0.865 / 8192 itself rounds in bfloat16
+    with pytest.raises(sw.RowError, match=r"sums to 0\.863"):
         sw.rows(torch.full((1, 1, 1, 8192), 0.865 / 8192).to(torch.bfloat16), sink=0)
 
 

@@ -25,7 +25,7 @@ from sinkwise.distances.pair_memory import require_pair_memory
 from sinkwise.distances.pair_row import SharedRow
 from sinkwise.distances.pair_zeros import common_support_log_ratios
 from sinkwise.errors import RowError
-from sinkwise.rows import RowBlock
+from sinkwise.rowdata import RowBlock
 
 __all__ = ["COUNT_OF", "METRICS", "PairSums", "pair_sums"]
 
@@ -138,7 +138,7 @@ def pair_sums(block: RowBlock, *, metrics: tuple[str, ...] = METRICS) -> PairSum
     Examples
     --------
     >>> import numpy as np
-    >>> from sinkwise.rows import HeadId, make_block
+    >>> from sinkwise.rowdata import HeadId, make_block
     >>> logits = np.log([[[0.8, 0.15, 0.05]], [[0.5, 0.1, 0.4]]])
     >>> block = make_block(
     ...     document=0, log_weights=logits, support=np.ones((1, 3), bool),

@@ -10,7 +10,7 @@ import numpy as np
 from sinkwise.errors import RowError
 from sinkwise.geometry.namespace import Array, to_numpy
 
-__all__ = ["check_logits", "check_weights", "check_zeros", "sum_tolerance", "weight_problem"]
+__all__ = ["check_logits", "check_weights", "check_zeros", "row_name", "sum_tolerance", "weight_problem"]
 
 
 def sum_tolerance(dtype: str, n_keys: int) -> float:
@@ -103,7 +103,7 @@ def check_zeros(xp: Any, zero: Array, name: str, logits: bool) -> None:
     *row, key = (int(i) for i in np.argwhere(to_numpy(zero))[0])
     what = "log-weight is -inf" if logits else "weight is exactly 0"
     raise RowError(
-        f"{_where(tuple(row))}of `{name}`: the {what} at key {key}, inside the support, and a "
+        f"{row_name(tuple(row))} of `{name}`: the {what} at key {key}, inside the support, and a "
         "log-ratio to 0 is undefined. A key the query may not see (causal, window, padding) is "
         'absent: pass where=. A zero from rounding needs a rule: zeros="exclude" (the common '
         "support of the rows) or zeros=1e-6 (replaced by that share); from logits there are none"
@@ -119,8 +119,9 @@ def _raise_first(good: Array, x: Array, support: Array, name: str, problem: Any)
         at = tuple(int(i) for i in index) if values.ndim > 1 else ()
         why = problem(values[at][mask[at]])
         if why is not None:
-            raise RowError(f"{_where(at)}of `{name}`: {why}.")
+            raise RowError(f"{row_name(at)} of `{name}`: {why}.")
 
 
-def _where(row: tuple[int, ...]) -> str:
-    return "the row " if not row else f"row {row if len(row) > 1 else row[0]} "
+def row_name(row: tuple[int, ...]) -> str:
+    """Name a row by its index among the leading axes."""
+    return "the row" if not row else f"row {row if len(row) > 1 else row[0]}"

@@ -10,7 +10,7 @@ from sinkwise.errors import RowError
 from sinkwise.geometry.checks import check_logits, check_weights, check_zeros
 from sinkwise.geometry.masked import masked_log_softmax, masked_sum
 from sinkwise.geometry.namespace import Array, as_arrays, as_mask, is_concrete
-from sinkwise.geometry.sinks import VIRTUAL, Sink, check_sink, has_virtual, sink_mask
+from sinkwise.geometry.sinks import NO_SINK, VIRTUAL, Sink, check_sink, has_virtual, sink_mask
 
 __all__ = ["Composition", "Zeros", "compose", "compose_pair", "resolve_zeros"]
 
@@ -92,7 +92,7 @@ class Composition:
 def compose(
     p: Array,
     *,
-    sink: Sink | None = None,
+    sink: Sink = NO_SINK,
     where: Array | None = None,
     logits: bool = False,
     sink_logit: Array | None = None,
@@ -123,7 +123,7 @@ def compose(
     look = check and is_concrete(x, support)
     if look:
         (check_logits if logits else check_weights)(xp, x, support, dtype, virtual, name)
-    asked = sink is not None or sink_logit is not None
+    asked = sink is not NO_SINK or sink_logit is not None
     sink = sink_mask(xp, x, sink, appended=virtual or sink_logit is not None)
     if virtual or sink_logit is not None:
         x, support = _append(xp, x, support, rest[0] if rest else None)
@@ -147,7 +147,7 @@ def compose_pair(
     p: Array,
     q: Array,
     *,
-    sink: Sink | None = None,
+    sink: Sink = NO_SINK,
     where: Array | None = None,
     logits: bool = False,
     sink_logit: Array | tuple[Array, Array] | None = None,

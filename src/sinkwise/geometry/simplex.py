@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from sinkwise.errors import RowError
-from sinkwise.geometry.checks import weight_problem
+from sinkwise.geometry.checks import row_name, weight_problem
 from sinkwise.geometry.composition import Zeros, compose, compose_pair, resolve_zeros
 from sinkwise.geometry.logratio import clr_over
 from sinkwise.geometry.masked import masked_log_softmax
@@ -70,9 +70,9 @@ def closure(p: Array, *, where: Array | None = None, check: bool = True) -> Arra
             ~(xp.all(x >= 0, axis=-1) & xp.isfinite(total[..., 0]) & (total[..., 0] > 0))
         )
         if bad.any():
-            at = tuple(int(i) for i in np.argwhere(np.atleast_1d(bad))[0]) if bad.ndim else ()
+            at = tuple(int(i) for i in np.argwhere(bad)[0]) if bad.ndim else ()
             why = weight_problem(to_numpy(x)[at], "float64", virtual=False)
-            raise RowError(f"row {at or ''} cannot be closed: {why}")
+            raise RowError(f"{row_name(at)} cannot be closed: {why}")
     return x / total
 
 

@@ -7,17 +7,20 @@ from typing import Any
 import numpy as np
 
 from sinkwise.errors import RowError
+from sinkwise.geometry.checks import row_name
 from sinkwise.geometry.namespace import Array, as_mask, to_numpy
 
-__all__ = ["VIRTUAL", "Sink", "check_sink", "has_virtual", "sink_mask"]
+__all__ = ["NO_SINK", "VIRTUAL", "Sink", "check_sink", "has_virtual", "sink_mask"]
 
 VIRTUAL = "virtual"
+NO_SINK: Any = object()
+"""For functions of whole rows, which ask for no sink."""
 
 Sink = Any
 """``int``, tuple of ``int`` (may hold ``"virtual"``), boolean mask, or ``"virtual"``."""
 
 
-def has_virtual(sink: Sink | None) -> bool:
+def has_virtual(sink: Sink) -> bool:
     """Whether the sink set has a column that is no token."""
     if isinstance(sink, str):
         if sink != VIRTUAL:
@@ -28,13 +31,15 @@ def has_virtual(sink: Sink | None) -> bool:
     return isinstance(sink, tuple | list) and any(isinstance(i, str) and i == VIRTUAL for i in sink)
 
 
-def sink_mask(xp: Any, x: Array, sink: Sink | None, *, appended: bool) -> Array:
+def sink_mask(xp: Any, x: Array, sink: Sink, *, appended: bool) -> Array:
     """Return the sink set as a mask over the keys of `x`, and over the appended column.
 
     A virtual column always belongs to the sink set: it is no token, so it can't be content.
     """
     n_keys = x.shape[-1]
-    if sink is None or isinstance(sink, str):
+    if sink is None:
+        raise RowError("sink=None: say which key is the sink, by index, tuple or mask")
+    if sink is NO_SINK or isinstance(sink, str):
         chosen = np.zeros(n_keys, dtype=bool)
     elif isinstance(sink, bool | np.bool_):
         raise RowError(f"sink={sink!r}: expected an index, a tuple of indices or a boolean mask")
@@ -85,7 +90,7 @@ def check_sink(xp: Any, support: Array, sink: Array, need_content: bool, name: s
     if not bool(xp.all(seen)):
         row = _first(~seen)
         raise RowError(
-            f"row {row} of `{name}`: the sink is not among the keys it may see (a window or "
+            f"{row_name(row)} of `{name}`: the sink is not among the keys it may see (a window or "
             "padding hides it). Leave such rows out, or name with a boolean mask the sink of "
             "each row"
         )
@@ -93,10 +98,11 @@ def check_sink(xp: Any, support: Array, sink: Array, need_content: bool, name: s
     if need_content and not bool(xp.all(content)):
         row = _first(~content)
         raise RowError(
-            f"row {row} of `{name}`: only the sink is visible, so there is no content to share. "
+            f"{row_name(row)} of `{name}`: only the sink is visible, so there is no content to share. "
             "Leave out the first rows of a causal map"
         )
 
 
 def _first(bad: Array) -> tuple[int, ...]:
-    return tuple(int(i) for i in np.argwhere(np.atleast_1d(to_numpy(bad)))[0])
+    bad = to_numpy(bad)
+    return tuple(int(i) for i in np.argwhere(bad)[0]) if bad.ndim else ()

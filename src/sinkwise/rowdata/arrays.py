@@ -219,7 +219,8 @@ class Rows:
         for at, documents in enumerate(self.masks[0]):
             for document in documents:
                 foreign = ~document.own
-                for _, values in self._layers(self.pieces[0], at, document.queries):
+                for _, values in self._layers(self.pieces[0], at):
+                    values = values[:, document.queries]
                     shares = _softmax(values) if self.logits else values
                     total += float(shares[..., foreign].sum(dtype=np.float64))
                     count += shares.shape[0] * shares.shape[1]
@@ -260,9 +261,7 @@ class Rows:
     def _numbers(self) -> list[tuple[int, int]]:
         return [(at, inner) for at, docs in enumerate(self.masks[0]) for inner in range(len(docs))]
 
-    def _layers(
-        self, piece: Piece, at: int, queries: np.ndarray
-    ) -> Iterator[tuple[int, np.ndarray]]:
+    def _layers(self, piece: Piece, at: int) -> Iterator[tuple[int, np.ndarray]]:
         lead = piece.shape[:-2]
         index = tuple(int(i) for i in np.unravel_index(at, lead)) if lead else ()
         for layer, array in zip(piece.layers, piece.maps, strict=True):
@@ -293,7 +292,7 @@ class Rows:
         columns = np.flatnonzero(support.any(0))
         dtype = str(piece.maps[0].dtype).rsplit(".", maxsplit=1)[-1]
         found = []
-        for layer, values in self._layers(piece, at, queries):
+        for layer, values in self._layers(piece, at):
             x = checked_log_weights(
                 values[:, queries],
                 support,

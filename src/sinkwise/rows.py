@@ -1,2 +1,0 @@
-from sinkwise.rowdata.block import *  # noqa
-from sinkwise.rowdata.block import make_block  # noqa
