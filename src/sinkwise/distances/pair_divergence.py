@@ -22,6 +22,7 @@ against that are computed from ``psi(t) = (1+t) log1p(t) - t >= 0``, term by ter
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import NamedTuple
 
 import numpy as np
 from scipy.special import xlog1py
@@ -51,7 +52,9 @@ def divergences_of(
     O(pairs * keys) time, O(pairs + heads * keys) memory.  The compiled kernel (Numba) and the
     NumPy one agree to the tolerance of float32 logarithms: 1e-6 absolute, 1e-4 relative.
     """
-    out = {}
+    out: dict[str, np.ndarray] = {}
+    if not wanted.intersection(DIVERGENCES):
+        return out
     content = relative_to_mean(row.shares)
     exact = lambda heads: row.exact(heads).shares  # noqa: E731
     ones = np.ones(group.n_heads)
@@ -63,7 +66,8 @@ def divergences_of(
             sigma = row.sink_shares
             among_sinks = relative_to_mean(sigma)
             inside += _divergence(among_sinks, row.sink_mass, group, lambda heads: sigma[heads])
-        out["js_divergence/kept"] = inside + _of_masses(row, group)
+        kernels().add_of_masses(row.content_mass, row.sink_mass, inside)
+        out["js_divergence/kept"] = inside
     return out
 
 
@@ -90,7 +94,7 @@ def _divergence(
     """D of all pairs; `exact` gives the shares of some heads in float64."""
     x, g = relative
     out = np.empty(len(group.first))
-    kernel()(x, g, mass, NEAR, out)
+    kernels().of_shares(x, g, mass, NEAR, out)
     near = np.flatnonzero(np.isnan(out))
     if near.size:
         first, second = group.first[near], group.second[near]
@@ -126,30 +130,23 @@ def _psi(t: np.ndarray) -> np.ndarray:
     return np.where(np.abs(t) < 1e-3, series, xlog1py(1 + t, t) - t)
 
 
-def _of_masses(row: SharedRow, group: HeadGroup) -> np.ndarray:
-    """Jensen-Shannon divergence of the two-part compositions (sink mass, content mass)."""
-    c, s = row.content_mass, row.sink_mass
-    a, b = c[group.first], c[group.second]
-    sink = s[group.first] + s[group.second]
-    return (_phi_term(a - b, a + b) + _phi_term(a - b, sink)) / 2
+class Kernels(NamedTuple):
+    """The two loops over pairs, compiled or in NumPy."""
+
+    of_shares: Callable[[np.ndarray, np.ndarray, np.ndarray, float, np.ndarray], None]
+    add_of_masses: Callable[[np.ndarray, np.ndarray, np.ndarray], None]
 
 
-def _phi_term(gap: np.ndarray, total: np.ndarray) -> np.ndarray:
-    """``total/2 * phi(gap/total)``, phi(x) = (1+x) log1p(x) + (1-x) log1p(-x), even in x."""
-    x = np.divide(gap, total, out=np.zeros_like(gap), where=total > 0)
-    return total / 2 * (_psi(x) + _psi(-x))
-
-
-def kernel() -> Callable[[np.ndarray, np.ndarray, np.ndarray, float, np.ndarray], None]:
-    """Return the compiled kernel, or the NumPy one where Numba is absent."""
+def kernels() -> Kernels:
+    """Return the compiled kernels, or the NumPy ones where Numba is absent."""
     try:
-        from sinkwise.distances.pair_divergence_compiled import mean_relative_divergence
+        from sinkwise.distances import pair_divergence_compiled as compiled
     except ImportError:
-        return mean_relative_divergence_numpy
-    return mean_relative_divergence
+        return NUMPY_KERNELS
+    return Kernels(compiled.of_shares, compiled.add_of_masses)
 
 
-def mean_relative_divergence_numpy(
+def _of_shares(
     x: np.ndarray, g: np.ndarray, mass: np.ndarray, near: float, out: np.ndarray
 ) -> None:
     """Fill `out` with D of all pairs in condensed order, NaN where a pair is too near.
@@ -182,3 +179,16 @@ def mean_relative_divergence_numpy(
         value[value + 2 * (w - 0.5) ** 2 <= near * apart] = np.nan
         out[start : start + heads - 1 - i] = total / 2 * value
         start += heads - 1 - i
+
+
+def _add_of_masses(content: np.ndarray, sink: np.ndarray, out: np.ndarray) -> None:
+    """Add to `out` the divergences of the two-part compositions (sink mass, content mass)."""
+    first, second = np.triu_indices(len(content), 1)
+    gap = content[first] - content[second]
+    for mass in (content, sink):
+        total = mass[first] + mass[second]
+        x = np.divide(gap, total, out=np.zeros_like(gap), where=total > 0)
+        out += total / 4 * (_psi(x) + _psi(-x))
+
+
+NUMPY_KERNELS = Kernels(_of_shares, _add_of_masses)

@@ -1,4 +1,4 @@
-"""The compiled form of the all-pairs divergence kernel; importing it needs Numba.
+"""The compiled form of the all-pairs divergence kernels; importing it needs Numba.
 
 One float32 logarithm per pair and key, by exponent bits and a polynomial, in a loop that LLVM
 turns into whole vector registers.  It releases the GIL, so rows run on as many cores as there
@@ -14,7 +14,7 @@ from typing import Any
 import numba
 import numpy as np
 
-__all__ = ["mean_relative_divergence"]
+__all__ = ["add_of_masses", "of_shares"]
 
 # no "nnan", "ninf" or "afn": NaN marks a pair, and the logarithm is ours
 _FAST_MATH = {"reassoc", "contract", "nsz", "arcp"}
@@ -49,6 +49,11 @@ _R0, _R1, _R2, _R3, _R4, _R5, _R6 = (
 )
 
 
+_P1, _P2, _P3, _P4 = (np.float32(1 / c) for c in (6, 15, 28, 45))
+_SERIES_BELOW = np.float32(1 / 64)
+_TINY = 1e-300
+
+
 @_compiled(inline="always")
 def _f(x: np.float32) -> np.float32:
     """``x log x - x + 1`` for x >= 0; 1 at 0, exactly 0 at 1."""
@@ -62,8 +67,8 @@ def _f(x: np.float32) -> np.float32:
 
 
 @_compiled(nogil=True)
-def mean_relative_divergence(x, g, mass, near, out):  # type: ignore[no-untyped-def]
-    """As :func:`~sinkwise.distances.pair_divergence.mean_relative_divergence_numpy`."""
+def of_shares(x, g, mass, near, out):  # type: ignore[no-untyped-def]
+    """As ``_of_shares`` of :mod:`sinkwise.distances.pair_divergence`."""
     heads, keys = x.shape
     own = np.empty(heads)
     for i in range(heads):
@@ -89,3 +94,29 @@ def mean_relative_divergence(x, g, mass, near, out):  # type: ignore[no-untyped-
             else:
                 out[pair] = 0.5 * masses * value
             pair += 1
+
+
+@_compiled(inline="always")
+def _phi(x: np.float32) -> np.float32:
+    """``(1+x) log1p(x) + (1-x) log1p(-x)``, its series below 1/8."""
+    y = x * x
+    series = y * (_ONE + y * (_P1 + y * (_P2 + y * (_P3 + y * _P4))))
+    return series if y < _SERIES_BELOW else _f(_ONE + x) + _f(_ONE - x)
+
+
+@_compiled(nogil=True)
+def add_of_masses(content, sink, out):  # type: ignore[no-untyped-def]
+    """As ``_add_of_masses`` of :mod:`sinkwise.distances.pair_divergence`."""
+    heads = content.shape[0]
+    start = 0
+    for i in range(heads):
+        c, s = content[i], sink[i]
+        rest = heads - 1 - i
+        others, sinks, into = content[i + 1 :], sink[i + 1 :], out[start : start + rest]
+        for j in range(rest):
+            gap = c - others[j]
+            all_c, all_s = max(c + others[j], _TINY), max(s + sinks[j], _TINY)
+            of_c = np.float64(_phi(np.float32(gap / all_c)))
+            of_s = np.float64(_phi(np.float32(gap / all_s)))
+            into[j] += (all_c * of_c + all_s * of_s) / 4
+        start += rest

@@ -60,7 +60,8 @@ def square_gaps(
         return gaps
     if gaps.min() <= 2 * NEAR * size.max():
         near = np.flatnonzero(gaps <= NEAR * (size[group.first] + size[group.second]))
-        gaps[near] = _direct(near, group, exact)
+        if near.size:
+            gaps[near] = _direct(near, group, exact)
     return gaps
 
 

@@ -69,10 +69,9 @@ class SharedRow:
     @cached_property
     def uniform(self) -> np.ndarray:
         """bool ``(heads,)``: content that is uniform to rounding, hence without direction."""
-        clr = self._clr
-        lowest = self._below_top.min(axis=1).astype(np.float64)
-        ulp = UNIFORM_ULPS * np.finfo(clr.dtype).eps * np.maximum(1.0, -lowest)
-        return self.dispersion**2 <= clr.shape[1] * ulp**2
+        # a content this flat lies within 1 of its maximum: the ulp is that of 1
+        ulp = UNIFORM_ULPS * np.finfo(self.content.dtype).eps
+        return self.dispersion <= np.sqrt(self.content.shape[1]) * ulp
 
     @cached_property
     def unit(self) -> np.ndarray:

@@ -61,8 +61,7 @@ def common_support_log_ratios(
     ok_balance = ok & (r >= 1)
     first, second = inside.square_norms()
     size_i, size_j = np.sqrt(first), np.sqrt(second)
-    ulp = UNIFORM_ULPS * eps * np.maximum(1.0, inside.depth())
-    uniform = np.minimum(first, second) <= n * ulp**2
+    uniform = np.minimum(first, second) <= n * (UNIFORM_ULPS * eps) ** 2
     content_sq = inside.square_gaps()
     gap = size_i - size_j
     # the direction is what the norms leave of the whole; 0 where one side has none
@@ -117,11 +116,6 @@ class _Centred:
     @property
     def _parts(self) -> np.ndarray:
         return np.maximum(self.common, 1)
-
-    def depth(self) -> np.ndarray:
-        """How far a pair's log-weights lie below their maximum at most, from whole rows."""
-        lowest = self.x.max(axis=1) - self.x.min(axis=1)
-        return np.maximum(lowest[self.group.first], lowest[self.group.second])
 
     def mean_gaps(self) -> np.ndarray:
         """Mean log-weight over the common parts, first minus second."""
