@@ -19,7 +19,7 @@ __all__ = [
     "cluster_heads",
     "head_linkage",
     "k_medoids_labels",
-    "mean_silhouette",
+    "silhouettes",
 ]
 
 METHODS = ("average", "k-medoids")
@@ -153,10 +153,10 @@ def k_medoids_labels(matrix: np.ndarray, k: int) -> np.ndarray:
         medoids[replaced] = int(candidate)
 
 
-def mean_silhouette(
+def silhouettes(
     matrix: np.ndarray, labels: np.ndarray, *, heads: Sequence[HeadId] | None = None
-) -> float:
-    """Return the mean silhouette of a clustering, in [-1, 1]; larger is better separated.
+) -> np.ndarray:
+    """Return every head's silhouette, ``(heads,)`` in [-1, 1]; larger is better separated.
 
     Parameters
     ----------
@@ -171,7 +171,7 @@ def mean_silhouette(
     ----------
     Rousseeuw (1987), Silhouettes: a graphical aid to the interpretation of cluster analysis.
     """
-    from sklearn.metrics import silhouette_score
+    from sklearn.metrics import silhouette_samples
 
     values = as_head_matrix(matrix, heads=heads)
     labels = np.asarray(labels)
@@ -182,7 +182,7 @@ def mean_silhouette(
             f"a silhouette of {len(np.unique(labels))} clusters of {len(values)} heads says "
             f"nothing; expected 2 to {len(values) - 1} clusters"
         )
-    return float(silhouette_score(values, labels, metric="precomputed"))
+    return np.asarray(silhouette_samples(values, labels, metric="precomputed"))
 
 
 def adjusted_rand_index(first: np.ndarray, second: np.ndarray) -> float:
