@@ -6,6 +6,7 @@ import importlib.util
 import os
 from dataclasses import dataclass
 from pathlib import Path
+from pickle import UnpicklingError
 from typing import TYPE_CHECKING, Any
 
 from sinkwise.errors import CaptureError, InputTypeError, MissingExtraError
@@ -105,7 +106,7 @@ def load_model(
     options["trust_remote_code"] = trust_remote_code
     try:
         return _load(name, where, options, _torch_dtype(dtype), device)
-    except (OSError, ValueError, KeyError) as error:
+    except (OSError, ValueError, KeyError, UnpicklingError) as error:
         raise _not_loaded(name, where, error) from error
 
 
@@ -241,7 +242,17 @@ def _processor(kind: str, where: str, options: dict[str, Any]) -> Any:
 
 def _not_loaded(name: str, where: str, error: Exception) -> CaptureError:
     reason = (str(error).strip().splitlines() or [""])[0]
-    if Path(where).exists():
+    if "trust_remote_code" in str(error):
+        hint = (
+            "the checkpoint brings Python code of its own; read it, and if you trust it pass "
+            "trust_remote_code=True"
+        )
+    elif isinstance(error, UnpicklingError):
+        hint = (
+            "its weights are pickled with more than bare tensors, which could run code; convert "
+            "them to safetensors (model.save_pretrained in an environment you trust)"
+        )
+    elif Path(where).exists():
         hint = "check that the folder is whole: config.json, weights and tokenizer files"
     elif _offline():
         hint = "HF_HUB_OFFLINE is set: unset it, or give a local folder, a .gguf file or demo"
