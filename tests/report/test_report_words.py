@@ -7,6 +7,7 @@ import math
 import numpy as np
 import pytest
 
+from sinkwise.report.figures import sink_by_layer
 from sinkwise.report.guide import GUIDE
 from sinkwise.report.snapshot import Snapshot
 from sinkwise.report.story import (
@@ -15,7 +16,7 @@ from sinkwise.report.story import (
     methods_paragraph,
     verdict,
 )
-from sinkwise.report.tables import Table, node, taxonomy_table
+from sinkwise.report.tables import Table, classical_table, node, taxonomy_table
 from sinkwise.report.wording import interval, number, percent, plain
 
 NAN = float("nan")
@@ -69,7 +70,7 @@ def test_card_entries_of_every_kind_read_as_text():
     assert plain(NAN) == "–"
     table = node([{"rule": "a", "rate": 0.5}, {"rule": "b", "extra": None}])
     assert isinstance(table, Table)
-    assert table.rows == [["a", "0.5", ""], ["b", "", "not stated"]]
+    assert table.rows == [["a", "0.5", "–"], ["b", "–", "–"]]
     assert node({}).text == "none"
     nested = node({"sink": {"rule": "first", "tokens": {"id": 1}}})
     assert nested.entries[0][1].entries[1][1].entries[0][1].text == "1"
@@ -167,12 +168,25 @@ def test_rows_that_stay_for_some_heads_are_listed_but_not_summed(middling):
     )
 
 
-def test_degenerate_clusterings_are_flagged_whatever_the_type_of_the_flag(middling):
-    frame = middling.taxonomy().astype({"degenerate": object})
-    frame["degenerate"] = [np.bool_(v) for v in frame["degenerate"]]
-    audit = Snapshot(middling.profile, middling.distances, frame, frame, {}, {})
-    flags = [row[-1] for row in taxonomy_table(audit).rows]
-    assert flags.count("degenerate") == int(frame["degenerate"].sum()) > 0
+def test_degenerate_clusterings_are_flagged(middling):
+    flags = [row[-1] for row in taxonomy_table(middling).rows]
+    assert flags.count("degenerate") == int(middling.taxonomy()["degenerate"].sum()) > 0
+
+
+def test_the_level_of_the_intervals_is_that_of_the_card(middling):
+    card = middling.card() | {"level": 0.9}
+    audit = Snapshot(
+        middling.profile,
+        middling.distances,
+        middling.reversals(),
+        middling.taxonomy(),
+        card,
+        middling.summary(),
+    )
+    assert key_figures(audit)[0].note.startswith("90 % interval")
+    assert "at the 90 % level" in methods_paragraph(audit)
+    assert "90 % intervals" in classical_table(audit).caption
+    assert "95" not in sink_by_layer(audit).data[1].name
 
 
 def test_the_guide_promises_no_winner():

@@ -14,7 +14,7 @@ from sinkwise.errors import RowError
 from sinkwise.report.bands import BAND_METRICS, band, row_ceiling
 from sinkwise.report.channels import CHANNELS, channel_shares, channel_shares_by_layer
 from sinkwise.report.ordering import HeadOrder, shared_order
-from sinkwise.report.snapshot import AuditLike, layer_means, matrix_of
+from sinkwise.report.snapshot import AuditLike, layer_means, level_words, matrix_of
 from sinkwise.report.theme import COLOURS, SEQUENTIAL, graph_objects, new_figure
 from sinkwise.report.wording import interval, label, metric_title, number, percent, short_title
 
@@ -117,7 +117,7 @@ def sink_by_layer(audit: AuditLike) -> go.Figure:
             x=mean,
             y=layers,
             mode="lines+markers",
-            name="layer mean, 95 % interval" if known.any() else "layer mean",
+            name=f"layer mean, {level_words(audit)} interval" if known.any() else "layer mean",
             marker={"size": 8, "color": COLOURS["vermilion"]},
             line={"width": 1.5, "color": COLOURS["vermilion"]},
             error_x={

@@ -118,6 +118,7 @@ def _page(audit: Snapshot) -> dict[str, Any]:
         }
         if has_reversals
         else None,
+        "not_compared": ", ".join(metric_title(n) for n in summary.get("not_compared") or ()),
         "order_note": _order_note(order),
         "bands": tables.bands_table(audit),
         "taxonomy": tables.taxonomy_table(audit) if has_taxonomy else None,

@@ -14,7 +14,15 @@ if TYPE_CHECKING:
     import pandas as pd
     import xarray as xr
 
-__all__ = ["AuditLike", "Snapshot", "condensed", "has_matrix", "layer_means", "matrix_of"]
+__all__ = [
+    "AuditLike",
+    "Snapshot",
+    "condensed",
+    "has_matrix",
+    "layer_means",
+    "level_words",
+    "matrix_of",
+]
 
 
 class AuditLike(Protocol):
@@ -138,6 +146,11 @@ def layer_means(snapshot: AuditLike) -> list[dict[str, float]]:
             }
         )
     return means
+
+
+def level_words(audit: AuditLike) -> str:
+    """Return the level of the audit's intervals, ``"95 %"`` where the card states none."""
+    return f"{100 * float(audit.card().get('level') or 0.95):.4g} %"
 
 
 def _float(value: Any) -> float:

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from sinkwise.report.snapshot import AuditLike
+from sinkwise.report.snapshot import AuditLike, level_words
 from sinkwise.report.wording import count_of, interval, metric_title, percent, plain
 
 __all__ = [
@@ -49,6 +49,7 @@ def classical_reversals(audit: AuditLike) -> list[dict[str, Any]]:
 
 def key_figures(audit: AuditLike) -> list[KeyFigure]:
     """Return the headline's numbers."""
+    level = level_words(audit)
     mass = audit.profile["sink_mass"].to_numpy()
     mass = mass[np.isfinite(mass)]
     pooled = audit.summary().get("sink_mass") or {}
@@ -56,7 +57,7 @@ def key_figures(audit: AuditLike) -> list[KeyFigure]:
     value, _, bounds = interval(mean, pooled.get("low"), pooled.get("high")).partition(" ")
     over = [percent(float((mass > eps).mean())) if mass.size else "–" for eps in (0.3, 0.8)]
     figures = [
-        KeyFigure("mean sink mass", value, _bounds_note(bounds)),
+        KeyFigure("mean sink mass", value, _bounds_note(level, bounds)),
         KeyFigure("heads whose mean sink mass is over 0.3", over[0], f"over 0.8: {over[1]}"),
     ]
     for row in classical_reversals(audit):
@@ -65,7 +66,7 @@ def key_figures(audit: AuditLike) -> list[KeyFigure]:
             KeyFigure(
                 f"verdicts reversed, {metric_title(row['metric'])} kept vs dropped",
                 share if share.endswith("%") or share == "–" else f"{share} %",
-                _bounds_note(bounds, str(row.get("note") or "")),
+                _bounds_note(level, bounds, str(row.get("note") or "")),
             )
         )
     return figures
@@ -164,8 +165,8 @@ def methods_paragraph(audit: AuditLike) -> str:
         )
     if summary.get("documents", 0) and summary["documents"] > 1:
         sentences.append(
-            "Intervals are at the 95 % level: for means the delete-one-document jackknife with t "
-            "quantiles, for reversal rates random halves of the documents with a correction for "
+            f"Intervals are at the {level_words(audit)} level: for means the "
+            "delete-one-document jackknife with t quantiles, for reversal rates random halves of the documents with a correction for "
             "bias."
         )
     else:
@@ -205,9 +206,9 @@ def _count(summary: Mapping[str, Any], key: str, plural: str = "") -> str:
     return count_of(int(summary[key]), plural.removesuffix("s"))
 
 
-def _bounds_note(bounds: str, note: str = "") -> str:
+def _bounds_note(level: str, bounds: str, note: str = "") -> str:
     if bounds:
-        return f"95 % interval {bounds.strip('()')}"
+        return f"{level} interval {bounds.strip('()')}"
     return note or "no interval"
 
 

@@ -6,11 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-import numpy as np
-
 from sinkwise.report.bands import BAND_METRICS, band
 from sinkwise.report.guide import GUIDE
-from sinkwise.report.snapshot import AuditLike
+from sinkwise.report.snapshot import AuditLike, level_words
 from sinkwise.report.story import classical_reversals
 from sinkwise.report.wording import interval, metric_title, number, percent, plain, short_title
 
@@ -69,7 +67,7 @@ def classical_table(audit: AuditLike) -> Table:
     ]
     return _without_empty_last(
         Table(
-            "Share of verdicts reversed by dropping the sink, with 95 % intervals",
+            f"Share of verdicts reversed by dropping the sink, with {level_words(audit)} intervals",
             [
                 *("metric", "reversal rate", "among resolved verdicts", "share resolved"),
                 *("smallest detectable", "estimated bias", "note"),
@@ -96,7 +94,7 @@ def all_reversals_table(audit: AuditLike) -> Table:
     ]
     return _without_empty_last(
         Table(
-            "Share of verdicts on which two distances disagree, with 95 % intervals",
+            f"Share of verdicts on which two distances disagree ({level_words(audit)} intervals)",
             [
                 *("first", "second", "reversal rate", "among resolved verdicts", "share resolved"),
                 *("smallest detectable", "note"),
@@ -141,7 +139,7 @@ def taxonomy_table(audit: AuditLike) -> Table:
             f"{number(row['ceiling_first'], 2)} / {number(row['ceiling_second'], 2)}",
             _sizes(row["sizes_first"]),
             _sizes(row["sizes_second"]),
-            "degenerate" if _true(row["degenerate"]) else "",
+            "degenerate" if row["degenerate"] is True else "",
         ]
         for row in audit.taxonomy().to_dict("records")
     ]
@@ -174,7 +172,9 @@ def node(value: Any, caption: str = "entries") -> Node | Table:
         return Node("entries", entries=entries)
     if _is_records(value):
         head = list(dict.fromkeys(key for record in value for key in record))
-        rows = [[plain(record[k]) if k in record else "" for k in head] for record in value]
+        rows = [
+            ["–" if record.get(k) is None else plain(record[k]) for k in head] for record in value
+        ]
         return Table(caption, [_words(k) for k in head], rows)
     if isinstance(value, Mapping):
         return Node("text", text="none")
@@ -195,10 +195,6 @@ def _words(key: Any) -> str:
 
 def _note(value: Any) -> str:
     return value if isinstance(value, str) else ""
-
-
-def _true(value: Any) -> bool:
-    return isinstance(value, bool | np.bool_) and bool(value)
 
 
 def _sizes(sizes: Any) -> str:
