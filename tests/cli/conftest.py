@@ -107,11 +107,11 @@ def calls(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Calls:
             raise RunError(f"{folder} holds no run")
         return StandInAudit(Path(folder))
 
-    studies = types.ModuleType("sinkwise.studies.audit")
-    studies.__dict__.update(audit=audit, open_audit=open_audit)
+    runs = types.ModuleType("sinkwise.runs.audit")
+    runs.__dict__.update(audit=audit, open_audit=open_audit)
     load = types.ModuleType("sinkwise.capture.load")
     load.__dict__.update(load_model=load_model)
-    monkeypatch.setitem(sys.modules, studies.__name__, studies)
+    monkeypatch.setitem(sys.modules, runs.__name__, runs)
     monkeypatch.setitem(sys.modules, load.__name__, load)
     monkeypatch.chdir(tmp_path)
     return record

@@ -35,7 +35,7 @@ SUMMARY = {"model": "m", "heads": 1, "layers": 1, "documents": 5, "rows": 5, "re
 loaded = types.SimpleNamespace(model=0, processor=0, name="m", revision=None, kind="decoder")
 for name, content in (
     ("sinkwise.capture.load", {"load_model": lambda name, **options: loaded}),
-    ("sinkwise.studies.audit", {"audit": audit}),
+    ("sinkwise.runs.audit", {"audit": audit}),
 ):
     module = types.ModuleType(name)
     module.__dict__.update(content)

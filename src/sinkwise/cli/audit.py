@@ -171,7 +171,7 @@ def audit_command(
             quiet_libraries()
             note(f"Loading {model} ...", quiet=silent)
             loaded = _load(model, dtype, device, revision, trust_remote_code)
-            from sinkwise.studies.audit import audit
+            from sinkwise.runs.audit import audit
 
             finished = audit(
                 loaded.model,
@@ -189,11 +189,10 @@ def audit_command(
                 model_name=loaded.name,
                 revision=loaded.revision,
             )
-            page: Path | None = folder / "report.html"
+            page: Path | None = None
             try:
-                finished.report(page)
+                page = finished.report(folder / "report.html")
             except MissingExtraError as error:
-                page = None
                 note(f"No report was written: {error}\nThen: sinkwise report {folder}")
         except KeyboardInterrupt:
             note(

@@ -30,7 +30,7 @@ def report_command(
     Reads the saved run alone: neither the model nor PyTorch is needed.
     """
     with plain_errors():
-        from sinkwise.studies.audit import open_audit
+        from sinkwise.runs.audit import open_audit
 
         audit = open_audit(run)
         page = run / "report.html" if out is None else out
