@@ -25,7 +25,7 @@ def test_C8_entropy_refuses_scores_from_before_the_softmax():
 
 
 def test_C10_a_value_above_one_is_refused():
-    with pytest.raises(sw.RowError, match="sums to 1.5 with maximum 1.5"):
+    with pytest.raises(sw.RowError, match=r"sums to 1.5 with maximum 1.5"):
         sw.sink_mass([1.5, 0.0], sink=0)
 
 
@@ -94,7 +94,7 @@ def test_D15_bfloat16_goes_through_every_entry_point():
 
 
 def test_E1_an_all_zero_row_is_a_value_error_with_its_index():
-    with pytest.raises(ValueError, match="row 0 .*sums to 0"):
+    with pytest.raises(ValueError, match=r"row 0 .*sums to 0"):
         sw.clr([[0.0, 0, 0, 0], [0.0, 0.5, 0.5, 0.0]], zeros="exclude")
     with pytest.raises(ValueError, match="row 0 cannot be closed"):
         sw.closure([[0.0, 0, 0, 0], [0.0, 0.5, 0.5, 0.0]])
@@ -159,14 +159,14 @@ def test_E10_integers_become_floats_and_stay_so():
 def test_a_value_that_is_no_number_is_found_in_logits(bad):
     z = np.zeros((3, 4))
     z[2, 1] = bad
-    with pytest.raises(sw.RowError, match="row 2 .*finite"):
+    with pytest.raises(sw.RowError, match=r"row 2 .*finite"):
         sw.entropy(z, logits=True)
 
 
 def test_a_hidden_sink_names_its_row():
     where = np.array([[True, True, True], [False, True, True]])
     p = np.array([[0.5, 0.3, 0.2], [0.0, 0.5, 0.5]])
-    with pytest.raises(sw.RowError, match="row 1 .*sink"):
+    with pytest.raises(sw.RowError, match=r"row 1 .*sink"):
         sw.sink_mass(p, sink=0, where=where)
 
 

@@ -226,7 +226,7 @@ def test_D5_D15_half_precision_rises_before_anything_else():
 def test_a_rounding_zero_needs_a_rule():
     p = np.tile([0.7, 0.2, 0.1, 0.0], (1, 2, 1, 1))
     p[0, 0, 0] = [0.7, 0.1, 0.1, 0.1]
-    with pytest.raises(sw.RowError, match="layer 0, head 1, query 0.*key 3 is exactly 0"):
+    with pytest.raises(sw.RowError, match=r"layer 0, head 1, query 0.*key 3 is exactly 0"):
         list(sw.rows(p, sink=0).blocks())
     left_out = blocks(sw.rows(p, sink=0, zeros="exclude"))[0]
     assert np.isneginf(left_out.log_weights[1, 0, 3])

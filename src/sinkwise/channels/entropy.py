@@ -198,8 +198,8 @@ def _split(row: Composition) -> EntropySplit:
     )
     within = s * k
     nan = xp.full_like(s, float("nan"))
-    parts = [xp.where(row.dead(), nan, part) for part in (binary, content, within)]
-    return EntropySplit(parts[0] + parts[1] + parts[2], *parts, h)
+    binary, content, within = (xp.where(row.dead(), nan, x) for x in (binary, content, within))
+    return EntropySplit(binary + content + within, binary, content, within, h)
 
 
 def _binary_entropy(xp: Any, s: Array, rest: Array) -> Array:

@@ -1,4 +1,4 @@
-"""What rows must be before any mathematics: checks that name the row, the value and the way out."""
+"""What rows must be before any mathematics: checks that name row, value and way out."""
 
 from __future__ import annotations
 
@@ -10,7 +10,14 @@ import numpy as np
 from sinkwise.errors import RowError
 from sinkwise.geometry.namespace import Array, to_numpy
 
-__all__ = ["check_logits", "check_weights", "check_zeros", "row_name", "sum_tolerance", "weight_problem"]
+__all__ = [
+    "check_logits",
+    "check_weights",
+    "check_zeros",
+    "row_name",
+    "sum_tolerance",
+    "weight_problem",
+]
 
 
 def sum_tolerance(dtype: str, n_keys: int) -> float:

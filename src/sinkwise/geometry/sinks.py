@@ -98,8 +98,8 @@ def check_sink(xp: Any, support: Array, sink: Array, need_content: bool, name: s
     if need_content and not bool(xp.all(content)):
         row = _first(~content)
         raise RowError(
-            f"{row_name(row)} of `{name}`: only the sink is visible, so there is no content to share. "
-            "Leave out the first rows of a causal map"
+            f"{row_name(row)} of `{name}`: only the sink is visible, so there is no content to "
+            "share. Leave out the first rows of a causal map"
         )
 
 

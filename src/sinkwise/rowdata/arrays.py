@@ -193,9 +193,9 @@ class Rows:
     def card(self) -> dict[str, Any]:
         """Return what of the convention card arrays can tell."""
         first = self.pieces[0].maps[0]
-        sink = self.sink if isinstance(self.sink, str | int) else None
-        if sink is None:
-            sink = list(self.sink) if isinstance(self.sink, tuple | list) else "mask"
+        sink: Any = self.sink
+        if not isinstance(sink, str | int | np.integer):
+            sink = list(sink) if isinstance(sink, tuple | list) else "mask"
         card: dict[str, Any] = {
             "source": "arrays",
             "library": type(first).__module__.split(".")[0],

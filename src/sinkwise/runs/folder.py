@@ -132,7 +132,7 @@ class RunFolder:
                 arrays[f"{kind}/sums/{name}"] = value
             for name, value in part.counts.items():
                 arrays[f"{kind}/counts/{name}"] = _narrow(value)
-        write_whole(self._block(sums.document), lambda file: np.savez(file, **arrays))
+        write_whole(self._block(sums.document), lambda f: np.savez(f, allow_pickle=False, **arrays))
 
     def _block(self, document: int) -> Path:
         return self.path / "blocks" / f"document-{document:05d}.npz"
