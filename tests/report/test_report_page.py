@@ -137,7 +137,11 @@ def test_a_closing_script_tag_in_a_label_stays_inside_its_json(middling, tmp_pat
 
     # neither plotly's own escaping nor that of labels may be the only guard
     escaped = go.Figure.to_json
-    monkeypatch.setattr(go.Figure, "to_json", lambda self: escaped(self).replace("\\u003c", "<"))
+    monkeypatch.setattr(
+        go.Figure,
+        "to_json",
+        lambda self: escaped(self).replace("\\u003c", "<").replace("\\u003e", ">"),
+    )
     monkeypatch.setattr("sinkwise.report.figures.label", str)
     labels = ["</script><b>"] * middling.profile.sizes["head"]
     audit = Snapshot(

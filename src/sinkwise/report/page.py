@@ -286,7 +286,7 @@ def _figure(
     from markupsafe import Markup
 
     # "<" would let a name in the data close the script element that holds it
-    content = figure.to_json().replace("<", "\\u003c").replace(">", "\\u003e")
+    content = figure.to_json().replace("<", "\\u003c")
     height = int(figure.layout.height)
     return PageFigure(id, title, caption, f"{title} {caption}", height, Markup(content), linked)
 

@@ -165,9 +165,9 @@ def methods_paragraph(audit: AuditLike) -> str:
         )
     if summary.get("documents", 0) and summary["documents"] > 1:
         sentences.append(
-            f"Intervals are at the {level_words(audit)} level: for means the "
-            "delete-one-document jackknife with t quantiles, for reversal rates random halves of the documents with a correction for "
-            "bias."
+            f"Intervals are at the {level_words(audit)} level: for means the delete-one-document "
+            "jackknife with t quantiles, for reversal rates random halves of the documents with a "
+            "correction for bias."
         )
     else:
         sentences.append("One document gives no intervals.")
