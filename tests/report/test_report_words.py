@@ -173,6 +173,16 @@ def test_degenerate_clusterings_are_flagged(middling):
     assert flags.count("degenerate") == int(middling.taxonomy()["degenerate"].sum()) > 0
 
 
+def test_the_main_table_of_groups_holds_conventions_and_content_against_js(middling):
+    pairs = {tuple(row[:2]) for row in taxonomy_table(middling, main_pairs=True).rows}
+    assert pairs == {
+        ("JS kept", "JS dropped"),
+        ("JS kept", "content"),
+        ("JS kept", "content angle"),
+    }
+    assert len(taxonomy_table(middling).rows) == len(middling.taxonomy())
+
+
 def test_the_level_of_the_intervals_is_that_of_the_card(middling):
     card = middling.card() | {"level": 0.9}
     audit = Snapshot(

@@ -121,7 +121,12 @@ def _page(audit: Snapshot) -> dict[str, Any]:
         "not_compared": ", ".join(metric_title(n) for n in summary.get("not_compared") or ()),
         "order_note": _order_note(order),
         "bands": tables.bands_table(audit),
-        "taxonomy": tables.taxonomy_table(audit) if has_taxonomy else None,
+        "taxonomy": {
+            "main": tables.taxonomy_table(audit, main_pairs=True),
+            "every": tables.taxonomy_table(audit),
+        }
+        if has_taxonomy
+        else None,
         "zero_sensitivity": tables.node(zero_sensitivity, "Results by zero rule")
         if zero_sensitivity
         else None,

@@ -9,7 +9,7 @@ from typing import Any
 from sinkwise.report.bands import BAND_METRICS, band
 from sinkwise.report.guide import GUIDE
 from sinkwise.report.snapshot import AuditLike, level_words
-from sinkwise.report.story import classical_reversals
+from sinkwise.report.story import CLASSICAL, classical_reversals
 from sinkwise.report.wording import interval, metric_title, number, percent, plain, short_title
 
 __all__ = [
@@ -22,6 +22,13 @@ __all__ = [
     "node",
     "taxonomy_table",
 ]
+
+
+_MAIN_PAIRS = {
+    *(frozenset((f"{metric}/kept", f"{metric}/dropped")) for metric in CLASSICAL),
+    frozenset(("js_divergence/kept", "content")),
+    frozenset(("js_divergence/kept", "content_angle")),
+}
 
 
 @dataclass(frozen=True)
@@ -127,8 +134,12 @@ def bands_table(audit: AuditLike) -> Table:
     )
 
 
-def taxonomy_table(audit: AuditLike) -> Table:
-    """Agreement between clusterings, with ceilings, sizes and the degeneracy flag."""
+def taxonomy_table(audit: AuditLike, *, main_pairs: bool = False) -> Table:
+    """Agreement between clusterings, with ceilings, sizes and the degeneracy flag.
+
+    With `main_pairs` only each metric against itself under the other convention, and the
+    content forms against JS kept.
+    """
     rows = [
         [
             short_title(row["first"]),
@@ -142,6 +153,7 @@ def taxonomy_table(audit: AuditLike) -> Table:
             "degenerate" if row["degenerate"] is True else "",
         ]
         for row in audit.taxonomy().to_dict("records")
+        if not main_pairs or frozenset((row["first"], row["second"])) in _MAIN_PAIRS
     ]
     return _without_empty_last(
         Table(
