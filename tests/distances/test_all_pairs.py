@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 from scipy.spatial.distance import squareform
 
-import sinkwise.distances
-from sinkwise.distances import all_pairs, pair_divergence
+from sinkwise.distances import all_pairs, pair_kernels
 from sinkwise.distances.all_pairs import COUNT_OF, METRICS, PairSums, pair_sums
 from sinkwise.errors import MemoryBudgetError, RowError
 from sinkwise.rowdata import HeadId, make_block
@@ -94,36 +93,25 @@ def test_sums_equal_the_float64_oracle(recipe, dtype, oracle, block_of):
         _close(name, value, sums.get(name, np.zeros_like(value)), dtype)
 
 
-def test_both_divergence_kernels_meet_the_oracle(kernel_name, oracle, block_of, monkeypatch):
-    """The compiled and the NumPy kernel run the same blocks."""
-    if kernel_name == "numpy":
-        monkeypatch.setattr(pair_divergence, "kernels", lambda: pair_divergence.NUMPY_KERNELS)
-    else:
-        pytest.importorskip("numba")
-        assert pair_divergence.kernels() is not pair_divergence.NUMPY_KERNELS
-    for recipe in RECIPES.values():
-        block = block_of(5, **recipe)
-        found = pair_sums(block, metrics=pair_divergence.DIVERGENCES)
-        sums, _ = oracle(block)
-        for name, value in found.sums.items():
-            _close(name, value, sums.get(name, np.zeros_like(value)), np.float32)
+@pytest.fixture
+def without_numba(monkeypatch):
+    monkeypatch.setitem(sys.modules, "sinkwise.distances.pair_kernels_compiled", None)
+    pair_kernels.kernels.cache_clear()
+    yield
+    pair_kernels.kernels.cache_clear()
 
 
-@pytest.fixture(params=["compiled", "numpy"])
-def kernel_name(request):
-    return request.param
+@pytest.mark.usefixtures("without_numba")
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("recipe", RECIPES, ids=lambda name: name.replace(" ", "_"))
+def test_numpy_kernels_meet_the_oracle_too(recipe, dtype, oracle, block_of):
+    assert isinstance(pair_kernels.kernels(), pair_kernels.NumpyKernels)
+    test_sums_equal_the_float64_oracle(recipe, dtype, oracle, block_of)
 
 
-def test_kernels_agree_when_numba_cannot_be_imported(block_of, monkeypatch):
-    block = block_of(8, heads=9, keys=70)
-    with_numba = pair_sums(block, metrics=pair_divergence.DIVERGENCES)
-    monkeypatch.setitem(sys.modules, "sinkwise.distances.pair_divergence_compiled", None)
-    monkeypatch.delattr(sinkwise.distances, "pair_divergence_compiled")
-    assert pair_divergence.kernels() is pair_divergence.NUMPY_KERNELS
-    without = pair_sums(block, metrics=pair_divergence.DIVERGENCES)
-    for name, value in without.sums.items():
-        # both float32 logarithms are good to 1e-7, and a row's JS here is some 0.1
-        np.testing.assert_allclose(value, with_numba.sums[name], rtol=1e-5)
+def test_compiled_kernels_are_the_ones_in_use_where_numba_is():
+    pytest.importorskip("numba")
+    assert not isinstance(pair_kernels.kernels(), pair_kernels.NumpyKernels)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])

@@ -281,11 +281,11 @@ def _sums_of_rows(
 
 
 def _columns(log_weights: np.ndarray, row: int, group: HeadGroup, mask: np.ndarray) -> np.ndarray:
-    """The row's columns of a mask, a view where heads and columns allow."""
+    """The row's columns of a mask, contiguous."""
     x = log_weights[:, row] if group.heads is None else log_weights[group.heads, row]
     where = np.flatnonzero(mask)
     if where[-1] - where[0] + 1 == len(where):
-        return x[:, where[0] : where[-1] + 1]
+        return np.ascontiguousarray(x[:, where[0] : where[-1] + 1])
     return x[:, where]
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
-from sinkwise.distances.pair_gram import square_gaps
+from sinkwise.distances.pair_gram import centred, square_gaps
 from sinkwise.distances.pair_index import HeadGroup
 from sinkwise.distances.pair_row import SharedRow
 
@@ -83,7 +83,9 @@ def gram_measures_of(
     out = {}
     for name in wanted & _VECTORS.keys():
         vectors = _VECTORS[name]
-        gaps = square_gaps(vectors(row), group, lambda heads, of=vectors: of(row.exact(heads)))
+        gaps = square_gaps(
+            centred(vectors(row)), group, lambda heads, of=vectors: of(row.exact(heads))
+        )
         np.maximum(gaps, 0, out=gaps)
         out[name] = gaps / 2 if name.startswith("cosine") else np.sqrt(gaps)
     return out

@@ -22,13 +22,12 @@ against that are computed from ``psi(t) = (1+t) log1p(t) - t >= 0``, term by ter
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import NamedTuple
 
 import numpy as np
-from scipy.special import xlog1py
 
 from sinkwise.distances.pair_gram import in_chunks
 from sinkwise.distances.pair_index import HeadGroup
+from sinkwise.distances.pair_kernels import kernels, psi
 from sinkwise.distances.pair_row import SharedRow
 
 __all__ = ["DIVERGENCES", "divergences_of"]
@@ -66,7 +65,7 @@ def divergences_of(
             sigma = row.sink_shares
             among_sinks = relative_to_mean(sigma)
             inside += _divergence(among_sinks, row.sink_mass, group, lambda heads: sigma[heads])
-        kernels().add_of_masses(row.content_mass, row.sink_mass, inside)
+        kernels().add_mass_divergences(row.content_mass, row.sink_mass, inside)
         out["js_divergence/kept"] = inside
     return out
 
@@ -94,16 +93,15 @@ def _divergence(
     """D of all pairs; `exact` gives the shares of some heads in float64."""
     x, g = relative
     out = np.empty(len(group.first))
-    kernels().of_shares(x, g, mass, NEAR, out)
+    kernels().divergences(x, g, mass, NEAR, out)
     near = np.flatnonzero(np.isnan(out))
     if near.size:
-        first, second = group.first[near], group.second[near]
-        heads, place = np.unique(np.concatenate([first, second]), return_inverse=True)
+        heads, first, second = group.among(near)
         p, mass = exact(heads), mass[heads]
         out[near] = in_chunks(
             lambda i, j: direct_divergence(p[i], p[j], mass[i], mass[j]),
-            place[: len(near)],
-            place[len(near) :],
+            first,
+            second,
             p.shape[1],
         )
     return out
@@ -121,74 +119,4 @@ def direct_divergence(p: np.ndarray, q: np.ndarray, a: np.ndarray, b: np.ndarray
     w = np.divide(a, total, out=np.full_like(total, 0.5), where=total > 0)[:, None]
     m = q + w * (p - q)
     z = np.divide(p - q, m, out=np.zeros_like(m), where=m > 0)
-    return total / 2 * (m * (w * _psi((1 - w) * z) + (1 - w) * _psi(-w * z))).sum(axis=1)
-
-
-def _psi(t: np.ndarray) -> np.ndarray:
-    t = np.maximum(t, -1.0)
-    series = t * t * (1 / 2 - t * (1 / 6 - t * (1 / 12 - t * (1 / 20 - t / 30))))
-    return np.where(np.abs(t) < 1e-3, series, xlog1py(1 + t, t) - t)
-
-
-class Kernels(NamedTuple):
-    """The two loops over pairs, compiled or in NumPy."""
-
-    of_shares: Callable[[np.ndarray, np.ndarray, np.ndarray, float, np.ndarray], None]
-    add_of_masses: Callable[[np.ndarray, np.ndarray, np.ndarray], None]
-
-
-def kernels() -> Kernels:
-    """Return the compiled kernels, or the NumPy ones where Numba is absent."""
-    try:
-        from sinkwise.distances import pair_divergence_compiled as compiled
-    except ImportError:
-        return NUMPY_KERNELS
-    return Kernels(compiled.of_shares, compiled.add_of_masses)
-
-
-def _of_shares(
-    x: np.ndarray, g: np.ndarray, mass: np.ndarray, near: float, out: np.ndarray
-) -> None:
-    """Fill `out` with D of all pairs in condensed order, NaN where a pair is too near.
-
-    Parameters
-    ----------
-    x, g
-        Shares over their mean ``(heads, keys)`` and the mean ``(keys,)``, float32.
-    mass
-        ``(heads,)`` float64.
-    near
-        The share of F below which a pair is left to the direct form.
-    """
-    heads = x.shape[0]
-    tiny = np.finfo(np.float32).tiny
-
-    def spread(x: np.ndarray) -> np.ndarray:
-        return ((x * np.log(np.maximum(x, tiny)) + (1 - x)) @ g).astype(np.float64)
-
-    own = spread(x)
-    start = 0
-    for i in range(heads - 1):
-        rest = slice(i + 1, heads)
-        total = mass[i] + mass[rest]
-        w = np.divide(mass[i], total, out=np.full_like(total, 0.5), where=total > 0)
-        mixed = x[rest] + w[:, None].astype(np.float32) * (x[i] - x[rest])
-        apart = own[rest] + w * (own[i] - own[rest])
-        value = apart - spread(mixed)
-        # masses far apart make the whole divergence large, whatever the shares
-        value[value + 2 * (w - 0.5) ** 2 <= near * apart] = np.nan
-        out[start : start + heads - 1 - i] = total / 2 * value
-        start += heads - 1 - i
-
-
-def _add_of_masses(content: np.ndarray, sink: np.ndarray, out: np.ndarray) -> None:
-    """Add to `out` the divergences of the two-part compositions (sink mass, content mass)."""
-    first, second = np.triu_indices(len(content), 1)
-    gap = content[first] - content[second]
-    for mass in (content, sink):
-        total = mass[first] + mass[second]
-        x = np.divide(gap, total, out=np.zeros_like(gap), where=total > 0)
-        out += total / 4 * (_psi(x) + _psi(-x))
-
-
-NUMPY_KERNELS = Kernels(_of_shares, _add_of_masses)
+    return total / 2 * (m * (w * psi((1 - w) * z) + (1 - w) * psi(-w * z))).sum(axis=1)

@@ -13,8 +13,9 @@ from collections.abc import Callable
 import numpy as np
 
 from sinkwise.distances.pair_index import HeadGroup
+from sinkwise.distances.pair_kernels import kernels
 
-__all__ = ["in_chunks", "square_gaps"]
+__all__ = ["NEAR", "centred", "in_chunks", "square_gaps"]
 
 NEAR = 1e-3
 """Pairs whose squared distance is below this share of their squared norms are done directly:
@@ -22,6 +23,22 @@ the product's rounding, some 1e-7 of the norms in float32, stays near 1e-4 of wh
 
 CHUNK_ELEMENTS = 1 << 20
 """Elements of one temporary of the direct form (8 MiB in float64)."""
+
+
+def centred(v: np.ndarray) -> np.ndarray:
+    """Move vectors ``(heads, n)`` towards a common point.
+
+    The point is their mean weighted by ``1/|v|^2``: about the mean where the norms are alike,
+    and among the shortest where they are not, so that a few heads at sink mass 1 - 1e-6 keep
+    their digits beside heads at 0.1.
+    """
+    size = np.einsum("hk,hk->h", v, v).astype(np.float64)
+    weight = np.divide(1.0, size, out=np.zeros_like(size), where=size > 0)
+    total = weight.sum()
+    if not (total > 0 and np.isfinite(total)):
+        return v
+    moved: np.ndarray = v - (weight / total).astype(v.dtype) @ v
+    return moved
 
 
 def square_gaps(
@@ -34,7 +51,7 @@ def square_gaps(
     Parameters
     ----------
     v
-        ``(heads, n)`` vectors, one per head.
+        ``(heads, n)`` vectors, one per head, near a common point (:func:`centred`).
     group
         The heads' pairs.
     exact
@@ -42,38 +59,23 @@ def square_gaps(
 
     Notes
     -----
-    The common point is the mean weighted by ``1/|v|^2``: about the mean where the norms are
-    alike, and among the shortest where they are not, so that a few heads at sink mass 1 - 1e-6
-    keep their digits beside heads at 0.1.  O(heads^2 n) as one matrix product.
+    O(heads^2 n) as one matrix product.
     """
-    size = np.einsum("hk,hk->h", v, v).astype(np.float64)
-    weight = np.divide(1.0, size, out=np.zeros_like(size), where=size > 0)
-    if (total := weight.sum()) > 0 and np.isfinite(total):
-        v = v - (weight / total).astype(v.dtype) @ v
     gram = v @ v.T
-    size = gram.diagonal().copy()
-    gram *= -2
-    gram += size
-    gram += size[:, None]
-    gaps = gram.ravel()[group.flat]
-    if gaps.size == 0:
-        return gaps
-    if gaps.min() <= 2 * NEAR * size.max():
-        near = np.flatnonzero(gaps <= NEAR * (size[group.first] + size[group.second]))
-        if near.size:
-            gaps[near] = _direct(near, group, exact)
+    gaps, near = kernels().gaps_of_gram(gram, NEAR, group)
+    if near:
+        size = gram.diagonal()
+        pairs = np.flatnonzero(gaps <= NEAR * (size[group.first] + size[group.second]))
+        gaps[pairs] = _direct(pairs, group, exact)
     return gaps
 
 
 def _direct(
     near: np.ndarray, group: HeadGroup, exact: Callable[[np.ndarray], np.ndarray]
 ) -> np.ndarray:
-    first, second = group.first[near], group.second[near]
-    heads, place = np.unique(np.concatenate([first, second]), return_inverse=True)
+    heads, first, second = group.among(near)
     v = exact(heads)
-    return in_chunks(
-        lambda i, j: _square(v[i] - v[j]), place[: len(near)], place[len(near) :], v.shape[1]
-    )
+    return in_chunks(lambda i, j: _square(v[i] - v[j]), first, second, v.shape[1])
 
 
 def _square(d: np.ndarray) -> np.ndarray:

@@ -34,6 +34,12 @@ class HeadGroup:
     flat: np.ndarray
     slots: np.ndarray | None
 
+    def among(self, pairs: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Return the heads that take part in some pairs, and both sides' places among them."""
+        sides = np.concatenate([self.first[pairs], self.second[pairs]])
+        heads, place = np.unique(sides, return_inverse=True)
+        return heads, place[: len(pairs)], place[len(pairs) :]
+
 
 def pair_count(n_heads: int) -> int:
     """Number of pairs of `n_heads` heads."""

@@ -6,8 +6,9 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from sinkwise.distances.pair_gram import NEAR, in_chunks, square_gaps
+from sinkwise.distances.pair_gram import NEAR, centred, in_chunks, square_gaps
 from sinkwise.distances.pair_index import HeadGroup
+from sinkwise.distances.pair_kernels import kernels
 from sinkwise.distances.pair_row import SharedRow
 
 __all__ = ["LOG_RATIO", "angles_defined", "log_ratio_of"]
@@ -58,24 +59,25 @@ def log_ratio_of(
     out: dict[str, np.ndarray] = {}
     i, j = group.first, group.second
     size = row.dispersion
-    gap = size[i] - size[j]
     if wanted & _FROM_DIRECTIONS:
         chord_sq = square_gaps(row.unit, group, lambda heads: row.exact(heads).unit)
         np.clip(chord_sq, 0, 4, out=chord_sq)
         if (flat := row.uniform).any():
             chord_sq[flat[i] | flat[j]] = 0
-        _sharpen(gap, chord_sq, row, group)
-        out["direction_sq"] = size[i] * size[j] * chord_sq
-    out["dispersion"] = np.abs(gap)
-    out["dispersion_sq"] = gap * gap
-    if wanted & _FROM_DIRECTIONS:
-        out["content_sq"] = out["dispersion_sq"] + out["direction_sq"]
+        squares = kernels().split_squares(chord_sq, size, group)
+        _sharpen(*squares, chord_sq, row, group)
+        out["content_sq"], out["dispersion_sq"], out["direction_sq"] = squares
         if "content" in wanted:
             out["content"] = np.sqrt(out["content_sq"])
         if "direction" in wanted:
             out["direction"] = np.sqrt(out["direction_sq"])
+        if "dispersion" in wanted:
+            out["dispersion"] = np.sqrt(out["dispersion_sq"])
         if "content_angle" in wanted:
             out["content_angle"] = _angle(chord_sq, row, group)
+    elif wanted & {"dispersion", "dispersion_sq"}:
+        out["dispersion"] = np.abs(size[i] - size[j])
+        out["dispersion_sq"] = np.square(out["dispersion"])
     if wanted & {"balance", "balance_sq", "aitchison", "aitchison_sq"}:
         gap = row.balance[i] - row.balance[j]
         out["balance"] = np.abs(gap)
@@ -95,29 +97,34 @@ def angles_defined(row: SharedRow, group: HeadGroup) -> np.ndarray | None:
     return ~(flat[group.first] | flat[group.second]) if flat.any() else None
 
 
-def _sharpen(gap: np.ndarray, chord_sq: np.ndarray, row: SharedRow, group: HeadGroup) -> None:
+def _sharpen(
+    content_sq: np.ndarray,
+    dispersion_sq: np.ndarray,
+    direction_sq: np.ndarray,
+    chord_sq: np.ndarray,
+    row: SharedRow,
+    group: HeadGroup,
+) -> None:
     """Give the dispersion gaps that decide a small distance the digits of float64."""
+    if row.content.dtype == np.float64 or chord_sq.min(initial=4) >= NEAR:
+        return
     near = np.flatnonzero(chord_sq < NEAR)
-    if near.size and row.content.dtype != np.float64:
-        heads, place = np.unique(
-            np.concatenate([group.first[near], group.second[near]]), return_inverse=True
-        )
-        size = row.exact(heads).dispersion
-        gap[near] = size[place[: len(near)]] - size[place[len(near) :]]
+    heads, first, second = group.among(near)
+    size = row.exact(heads).dispersion
+    dispersion_sq[near] = np.square(size[first] - size[second])
+    content_sq[near] = dispersion_sq[near] + direction_sq[near]
 
 
 def _angle(chord_sq: np.ndarray, row: SharedRow, group: HeadGroup) -> np.ndarray:
     other_sq = 4 - chord_sq
     opposite = np.flatnonzero(other_sq < 4 * NEAR)
     if opposite.size:
-        first, second = group.first[opposite], group.second[opposite]
-        heads, place = np.unique(np.concatenate([first, second]), return_inverse=True)
-        u = row.exact(heads).unit
+        heads, first, second = group.among(opposite)
+        u = row.content[heads].astype(np.float64)
+        u -= u.mean(axis=1, keepdims=True)
+        u /= np.sqrt(np.square(u).sum(axis=1, keepdims=True))
         other_sq[opposite] = in_chunks(
-            lambda a, b: np.square(u[a] + u[b]).sum(axis=1),
-            place[: len(opposite)],
-            place[len(opposite) :],
-            u.shape[1],
+            lambda i, j: np.square(u[i] + u[j]).sum(axis=1), first, second, u.shape[1]
         )
     return 2 * np.arctan2(np.sqrt(chord_sq), np.sqrt(other_sq))
 
@@ -126,4 +133,4 @@ def _within_sink_sq(row: SharedRow, group: HeadGroup) -> np.ndarray:
     if row.n_sinks == 1:
         return np.zeros(len(group.first))
     clr = row.sink_clr
-    return np.maximum(square_gaps(clr, group, lambda heads: clr[heads]), 0)
+    return np.maximum(square_gaps(centred(clr), group, lambda heads: clr[heads]), 0)

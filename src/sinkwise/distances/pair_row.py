@@ -7,6 +7,8 @@ from functools import cached_property
 import numpy as np
 from scipy.special import expit
 
+from sinkwise.distances.pair_kernels import kernels
+
 __all__ = ["SharedRow"]
 
 UNIFORM_ULPS = 4
@@ -57,27 +59,30 @@ class SharedRow:
     def _mean_below_top(self) -> np.ndarray:
         return self._below_top.mean(axis=1, keepdims=True)
 
-    @cached_property
-    def _clr(self) -> np.ndarray:
-        return self._below_top - self._mean_below_top
+    @property
+    def _flat(self) -> float:
+        # a content this flat lies within 1 of its maximum: the ulp is that of 1
+        ulp = UNIFORM_ULPS * float(np.finfo(self.content.dtype).eps)
+        return ulp * float(np.sqrt(self.content.shape[1]))
 
     @cached_property
+    def _directions(self) -> tuple[np.ndarray, np.ndarray]:
+        return kernels().directions(self.content, self._flat)
+
+    @property
     def dispersion(self) -> np.ndarray:
         """``(heads,)`` norm of the content's clr."""
-        return np.sqrt(_square_norm(self._clr))
+        return self._directions[0]
 
     @cached_property
     def uniform(self) -> np.ndarray:
         """bool ``(heads,)``: content that is uniform to rounding, hence without direction."""
-        # a content this flat lies within 1 of its maximum: the ulp is that of 1
-        ulp = UNIFORM_ULPS * np.finfo(self.content.dtype).eps
-        return self.dispersion <= np.sqrt(self.content.shape[1]) * ulp
+        return self.dispersion <= self._flat
 
-    @cached_property
+    @property
     def unit(self) -> np.ndarray:
-        """``(heads, n)`` direction of the content's clr, 0 where uniform."""
-        scale = np.where(self.uniform, 0.0, 1 / np.where(self.uniform, 1.0, self.dispersion))
-        return self._clr * scale[:, None].astype(self._clr.dtype)
+        """``(heads, n)`` directions of the contents' clr, moved to a mean of 0."""
+        return self._directions[1]
 
     @cached_property
     def balance(self) -> np.ndarray:
@@ -137,7 +142,3 @@ class SharedRow:
         weights = self._sink_log_total[0]
         total = weights.sum(axis=1, keepdims=True)
         return np.where(total > 0, weights / np.where(total > 0, total, 1.0), 1 / self.n_sinks)
-
-
-def _square_norm(v: np.ndarray) -> np.ndarray:
-    return np.einsum("hk,hk->h", v, v).astype(np.float64)
