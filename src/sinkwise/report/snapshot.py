@@ -112,7 +112,7 @@ def matrix_of(distances: xr.Dataset, name: str) -> np.ndarray:
     metric, _, convention = name.partition("/")
     if metric not in distances:
         raise RowError(
-            f"no distance named {name!r} arrived; expected one of {sorted(distances.data_vars)}, "
+            f"no distance named {name!r} arrived; expected one of {sorted(map(str, distances.data_vars))}, "
             'with "/kept" or "/dropped" behind cosine, js_divergence and euclidean'
         )
     array = distances[metric]
