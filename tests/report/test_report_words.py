@@ -168,6 +168,24 @@ def test_rows_that_stay_for_some_heads_are_listed_but_not_summed(middling):
     )
 
 
+def test_lengths_quantization_and_no_exclusions_are_stated(middling):
+    card = middling.card() | {"max_length": 256, "quantization": "gguf"}
+    summary = middling.summary() | {"rows_excluded": {}}
+    del card["rows_excluded"]
+    audit = Snapshot(
+        middling.profile,
+        middling.distances,
+        middling.reversals(),
+        middling.taxonomy(),
+        card,
+        summary,
+    )
+    text = methods_paragraph(audit)
+    assert "each cut to 256 tokens." in text
+    assert "quantization gguf" in text
+    assert "No row had to be left out." in text
+
+
 def test_degenerate_clusterings_are_flagged(middling):
     flags = [row[-1] for row in taxonomy_table(middling).rows]
     assert flags.count("degenerate") == int(middling.taxonomy()["degenerate"].sum()) > 0

@@ -1,0 +1,1 @@
+"""The report: figures and one HTML page from saved results alone."""

@@ -111,8 +111,9 @@ def matrix_of(distances: xr.Dataset, name: str) -> np.ndarray:
     """
     metric, _, convention = name.partition("/")
     if metric not in distances:
+        known = sorted(map(str, distances.data_vars))
         raise RowError(
-            f"no distance named {name!r} arrived; expected one of {sorted(map(str, distances.data_vars))}, "
+            f"no distance named {name!r} arrived; expected one of {known}, "
             'with "/kept" or "/dropped" behind cosine, js_divergence and euclidean'
         )
     array = distances[metric]

@@ -134,6 +134,7 @@ def methods_paragraph(audit: AuditLike) -> str:
         for key, word in (
             ("revision", "revision"),
             ("dtype", "dtype"),
+            ("quantization", "quantization"),
             ("attn_implementation", "attention implementation"),
             ("attention_implementation", "attention implementation"),
         )
@@ -148,11 +149,14 @@ def methods_paragraph(audit: AuditLike) -> str:
         f"in {_count(summary, 'layers')}, "
         f"{_count(summary, 'rows', 'query positions')} from {_count(summary, 'documents')}"
         + (f" ({plain(card['queries'])} queries per document)" if card.get("queries") else "")
+        + (f", each cut to {plain(card['max_length'])} tokens" if card.get("max_length") else "")
         + ".",
         f"Sink set: {_phrase(card.get('sink', summary.get('sink')))}. "
         f"Rounding zeros: {_zero_rule(card.get('zeros'))}.",
         f"Rows that could not be used were left out of every statistic ({left_out:,}"
-        f"{_reasons(excluded)}).",
+        f"{_reasons(excluded)})."
+        if any(excluded.values())
+        else "No row had to be left out.",
         "Content is the attention on the remaining keys, re-closed; it was compared by the "
         "Aitchison distance and by the angle between centred log-ratio vectors. Cosine distance, "
         "Jensen–Shannon divergence (natural logarithms) and Euclidean distance were computed with "
