@@ -12,7 +12,9 @@ os.environ.setdefault("HF_HUB_OFFLINE", "1")
 
 torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
-torch.set_num_threads(1)  # tiny matrices: threads of several test processes only wait for each other
+torch.set_num_threads(
+    1
+)  # tiny matrices: threads of several test processes only wait for each other
 
 from sinkwise.capture.families import FAMILIES, tiny_inputs, tiny_model  # noqa: E402
 

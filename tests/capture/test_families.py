@@ -59,8 +59,10 @@ def test_C1_a_padded_document_has_the_rows_it_has_alone(
     _assert_equal_to_eager(rows, inputs, model_type, eager_weights, block_weights)
     blocks = list(rows.blocks())
     assert [block.excluded.get("padding", 0) for block in blocks] == [0, 3, 2]
-    assert all(block.n_keys - rows.layers.has_virtual_sink == len(ids)
-               for block, ids in zip(blocks, inputs, strict=True))
+    assert all(
+        block.n_keys - rows.layers.has_virtual_sink == len(ids)
+        for block, ids in zip(blocks, inputs, strict=True)
+    )
 
 
 @pytest.mark.parametrize("model_type", ["llama", "bert", "vit"])

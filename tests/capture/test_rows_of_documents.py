@@ -157,6 +157,7 @@ def test_images_are_read_from_files_by_the_processor(build, tmp_path):
     assert rows.card()["lengths"] == {"min": 17, "mean": 17.0, "max": 17}
     assert not rows.card()["causal"]
     opened = [image.open(path) for path in paths]
-    for one, other in zip(blocks, ModelRows(build("vit"), processor, opened, queries="all").blocks(),
-                          strict=True):
+    for one, other in zip(
+        blocks, ModelRows(build("vit"), processor, opened, queries="all").blocks(), strict=True
+    ):
         np.testing.assert_allclose(one.log_weights, other.log_weights, atol=1e-5)

@@ -118,7 +118,12 @@ class TextDocuments:
     """
 
     def __init__(
-        self, model: torch.nn.Module, tokenizer: Any, texts: Sequence[Any], *, max_length: int | None
+        self,
+        model: torch.nn.Module,
+        tokenizer: Any,
+        texts: Sequence[Any],
+        *,
+        max_length: int | None,
     ) -> None:
         if max_length is not None and max_length < _FEWEST_TOKENS:
             raise RowError(

@@ -177,7 +177,9 @@ def _switch_configs(
             if loaded in ALL_MASK_ATTENTION_FUNCTIONS:
                 mask_function = ALL_MASK_ATTENTION_FUNCTIONS[loaded]
                 _register(ALL_MASK_ATTENTION_FUNCTIONS, name, mask_function, undo)
-        undo.callback(config.__dict__.__setitem__, _IMPLEMENTATION, config.__dict__[_IMPLEMENTATION])
+        undo.callback(
+            config.__dict__.__setitem__, _IMPLEMENTATION, config.__dict__[_IMPLEMENTATION]
+        )
         # not through the property: its setter would also rewrite the sub-configs
         config.__dict__[_IMPLEMENTATION] = names[loaded]
 

@@ -128,7 +128,10 @@ class RowRecorder:
         number = self._number
         self._number += 1
         _refuse_foreign_call(call, self._n_items, self._width)
-        if number >= len(self._layers.layers) or call.query.shape[1] != self._layers.n_heads[number]:
+        if (
+            number >= len(self._layers.layers)
+            or call.query.shape[1] != self._layers.n_heads[number]
+        ):
             raise CaptureError(
                 f"{type(self._model).__name__} made attention call {number} that its first pass "
                 f"didn't make ({len(self._layers.layers)} calls): a model whose layers change "
