@@ -1,5 +1,7 @@
 """Clusters of heads: the clusterings, their comparison, and what is refused."""
 
+import itertools
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -170,14 +172,21 @@ def medoid_cost(d, medoids):
 def test_k_medoids_ends_where_no_swap_helps(seed, heads, k):
     d = squareform(pdist(np.random.default_rng(seed).normal(size=(heads, 2))))
     labels = cluster_heads(d, k=k, method="k-medoids")
-    medoids = []
+    centres = []
     for c in range(k):
         mine = np.flatnonzero(labels == c)
-        medoids.append(int(mine[d[np.ix_(mine, mine)].sum(1).argmin()]))
-    cost = medoid_cost(d, medoids)
-    for m in medoids:
-        for other in set(range(heads)) - set(medoids):
-            assert medoid_cost(d, [other if x == m else x for x in medoids]) >= cost - 1e-9
+        sums = d[np.ix_(mine, mine)].sum(1)
+        centres.append(mine[sums <= sums.min() + 1e-12])  # of two heads either is the medoid
+
+    def no_swap_helps(medoids):
+        cost = medoid_cost(d, medoids)
+        return all(
+            medoid_cost(d, [other if x == m else x for x in medoids]) >= cost - 1e-9
+            for m in medoids
+            for other in set(range(heads)) - set(medoids)
+        )
+
+    assert any(no_swap_helps(medoids) for medoids in itertools.product(*centres))
 
 
 @pytest.mark.parametrize("k", [1, 8, 9])
@@ -233,7 +242,7 @@ def test_map_of_coinciding_heads_is_finite():
 
 def test_every_two_measures_are_compared_under_every_method():
     rng = np.random.default_rng(5)
-    points, groups = grouped(rng)
+    points, _ = grouped(rng)
     documents = {n: pairs_of(points, rng, noise=0.05) for n in TAXONOMY_NAMES}
     table = taxonomy(documents, 24, k=4, halves=5)
     assert set(table.columns) >= COLUMNS
@@ -338,11 +347,10 @@ def agreement_coverage(studies, *, noise, documents=8, heads=24):
 
 
 def test_coverage_of_agreement_intervals():
-    # with 60 comparisons at a coverage of 0.95 fewer than 50 hits come once in 700 tries; the
-    # seed fixes the answer
-    covered, given_share = agreement_coverage(30, noise=0.2)
-    assert covered >= 50 / 60
-    assert given_share >= 0.8
+    # of 20 intervals or so, each covering 0.95, fewer than 0.8 hit once in 390 seeds
+    covered, given_share = agreement_coverage(12, noise=0.1)
+    assert covered >= 0.8
+    assert given_share >= 0.7
 
 
 @pytest.mark.slow
