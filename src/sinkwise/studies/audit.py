@@ -17,6 +17,7 @@ from sinkwise.rowdata import HeadId
 from sinkwise.studies.document_halves import DocumentPairs
 from sinkwise.studies.document_store import DocumentStore
 from sinkwise.studies.head_matrix import square
+from sinkwise.studies.regime import regime
 from sinkwise.studies.reversal_table import REVERSAL_NAMES, reversal_table
 from sinkwise.studies.taxonomy import taxonomy
 
@@ -234,6 +235,9 @@ class Audit:
                 "not_compared": [n for n in REVERSAL_NAMES if n not in self._comparable],
                 "reversals": self._reversals.to_dict("records"),
                 "taxonomy": self._taxonomy.to_dict("records"),
+                "regime": regime(self.profile.sink_mass.to_numpy())
+                if len(self.heads) > 1
+                else None,
                 "versions": self._card.get("versions", {}),
                 "seed": self._card.get("seed", self.seed),
                 "card": self.card(),
