@@ -66,6 +66,7 @@ def test_the_core_needs_no_extra():
         "pandas",
         "scikit-learn",
         "scipy",
+        "threadpoolctl",
         "typer",
         "xarray",
     }
