@@ -1,4 +1,4 @@
-"""Find a model by hub id, folder, GGUF file or the word ``demo``, and load it with its processor."""
+"""Load a model and its processor by hub id, folder, GGUF file or the word ``demo``."""
 
 from __future__ import annotations
 
