@@ -9,7 +9,7 @@ import numpy as np
 from sinkwise.errors import RowError
 from sinkwise.rowdata import HeadId
 
-__all__ = ["as_head_matrix", "condensed_pair", "n_pairs", "square"]
+__all__ = ["as_head_matrix", "as_two_head_matrices", "condensed_pair", "n_pairs", "square"]
 
 _ASYMMETRY = 1e-3  # above it the two triangles are different measurements, not rounding
 _DIAGONAL = 1e-6  # a computed self-distance of 2e-16 is rounding, 0.01 is not
@@ -116,6 +116,20 @@ def as_head_matrix(
     symmetric: np.ndarray = (values + values.T) / 2
     np.fill_diagonal(symmetric, 0.0)
     return symmetric
+
+
+def as_two_head_matrices(
+    d1: np.ndarray, d2: np.ndarray, heads: Sequence[HeadId] | None
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return two matrices over the same three heads or more, as :func:`as_head_matrix` does."""
+    first = as_head_matrix(d1, name="the first distance matrix", heads=heads, at_least=3)
+    second = as_head_matrix(d2, name="the second distance matrix", heads=heads, at_least=3)
+    if first.shape != second.shape:
+        raise RowError(
+            f"the first distance matrix has {len(first)} heads and the second {len(second)}: "
+            "verdicts are compared between two measures of the same heads"
+        )
+    return first, second
 
 
 def _refuse_non_finite(values: np.ndarray, name: str, heads: Sequence[HeadId] | None) -> None:

@@ -8,7 +8,7 @@ import numpy as np
 
 from sinkwise.errors import RowError
 from sinkwise.rowdata import HeadId
-from sinkwise.studies.head_matrix import as_head_matrix
+from sinkwise.studies.head_matrix import as_two_head_matrices
 
 __all__ = [
     "anchor_ranks",
@@ -68,7 +68,7 @@ def reversal_rate(
     >>> round(reversal_rate(d1, d2), 4), reversal_rate(d1, d1)
     (0.3333, 0.0)
     """
-    first, second = _two_matrices(d1, d2, heads)
+    first, second = as_two_head_matrices(d1, d2, heads)
     return rate_from_ranks(anchor_ranks(first), anchor_ranks(second))
 
 
@@ -105,7 +105,7 @@ def sampled_reversal_rate(
     """
     if samples < 1:
         raise RowError(f"samples is {samples}, expected at least 1 triple")
-    first, second = _two_matrices(d1, d2, heads)
+    first, second = as_two_head_matrices(d1, d2, heads)
     a, b, c = sample_triples(len(first), samples, seed)
     s1 = np.sign(first[a, b] - first[a, c])
     s2 = np.sign(second[a, b] - second[a, c])
@@ -215,16 +215,3 @@ def _anchor_tiles(n_heads: int) -> Iterator[slice]:
     step = max(1, _TILE_ELEMENTS // n_heads)
     for start in range(0, n_heads, step):
         yield slice(start, start + step)
-
-
-def _two_matrices(
-    d1: np.ndarray, d2: np.ndarray, heads: Sequence[HeadId] | None
-) -> tuple[np.ndarray, np.ndarray]:
-    first = as_head_matrix(d1, name="the first distance matrix", heads=heads, at_least=3)
-    second = as_head_matrix(d2, name="the second distance matrix", heads=heads, at_least=3)
-    if first.shape != second.shape:
-        raise RowError(
-            f"the first distance matrix has {len(first)} heads and the second {len(second)}: "
-            "a reversal compares the same heads under two measures"
-        )
-    return first, second
