@@ -1,0 +1,1 @@
+"""Plain scripts that time sinkwise beside its peers: ``python -m benchmarks.NAME``."""
