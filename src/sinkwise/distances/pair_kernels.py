@@ -21,10 +21,13 @@ __all__ = ["Kernels", "kernels", "psi"]
 class Kernels(Protocol):
     """What a set of inner loops offers."""
 
-    def directions(self, content: np.ndarray, flat: float) -> tuple[np.ndarray, np.ndarray]:
+    def directions(
+        self, content: np.ndarray, top: np.ndarray, flat: float
+    ) -> tuple[np.ndarray, np.ndarray]:
         """Return clr norms ``(heads,)`` and unit clr vectors moved to a mean of 0.
 
-        A norm of at most `flat` counts as 0: its unit vector is 0 before the move.
+        `top` is the largest log-weight of each head.  A norm of at most `flat` counts as 0: its
+        unit vector is 0 before the move.
         """
 
     def gaps_of_gram(
@@ -54,10 +57,12 @@ class Kernels(Protocol):
 class NumpyKernels:
     """The loops in NumPy."""
 
-    def directions(self, content: np.ndarray, flat: float) -> tuple[np.ndarray, np.ndarray]:
+    def directions(
+        self, content: np.ndarray, top: np.ndarray, flat: float
+    ) -> tuple[np.ndarray, np.ndarray]:
         """See :class:`Kernels`."""
         # the maximum goes first: equal parts give an exact 0 whatever the logits' offset
-        x = content - content.max(axis=1, keepdims=True)
+        x = content - top[:, None]
         x -= x.mean(axis=1, keepdims=True)
         size = np.sqrt(np.einsum("hk,hk->h", x, x).astype(np.float64))
         scale = np.where(size <= flat, 0.0, 1 / np.where(size <= flat, 1.0, size))

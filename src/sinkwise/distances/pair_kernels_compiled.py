@@ -70,15 +70,12 @@ def _f(x: np.float32) -> np.float32:
 
 
 @_compiled("nnan", nogil=True)
-def _directions(content, flat, size, unit):  # type: ignore[no-untyped-def]
+def _directions(content, tops, flat, size, unit):  # type: ignore[no-untyped-def]
     heads, n = content.shape
     zero, one = unit.dtype.type(0), unit.dtype.type(1)
     for h in range(heads):
         x, into = content[h], unit[h]
-        top = x[0]
-        for k in range(n):
-            top = max(top, x[k])
-        total = zero
+        top, total = tops[h], zero
         for k in range(n):
             total += x[k] - top
         mean = total / unit.dtype.type(n)
@@ -93,10 +90,14 @@ def _directions(content, flat, size, unit):  # type: ignore[no-untyped-def]
             into[k] *= scale
     mean_unit = np.zeros(n, unit.dtype)
     for h in range(heads):
-        mean_unit += unit[h]
-    mean_unit /= unit.dtype.type(heads)
+        x = unit[h]
+        for k in range(n):
+            mean_unit[k] += x[k]
+    mean_unit *= one / unit.dtype.type(heads)
     for h in range(heads):
-        unit[h] -= mean_unit
+        x = unit[h]
+        for k in range(n):
+            x[k] -= mean_unit[k]
 
 
 @_compiled(nogil=True)
@@ -192,10 +193,12 @@ def _add_mass_divergences(content, sink, out):  # type: ignore[no-untyped-def]
 class CompiledKernels:
     """The compiled loops, called as the NumPy ones are."""
 
-    def directions(self, content: np.ndarray, flat: float) -> tuple[np.ndarray, np.ndarray]:
+    def directions(
+        self, content: np.ndarray, top: np.ndarray, flat: float
+    ) -> tuple[np.ndarray, np.ndarray]:
         """See :class:`~sinkwise.distances.pair_kernels.Kernels`."""
         size, unit = np.empty(len(content)), np.empty(content.shape, content.dtype)
-        _directions(content, flat, size, unit)
+        _directions(content, top, flat, size, unit)
         return size, unit
 
     def gaps_of_gram(

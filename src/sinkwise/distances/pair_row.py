@@ -67,7 +67,7 @@ class SharedRow:
 
     @cached_property
     def _directions(self) -> tuple[np.ndarray, np.ndarray]:
-        return kernels().directions(self.content, self._flat)
+        return kernels().directions(self.content, self._top[:, 0], self._flat)
 
     @property
     def dispersion(self) -> np.ndarray:
