@@ -22,16 +22,24 @@ def document(number, rows, seed):
     support = np.arange(keys)[None] <= queries[:, None]
     sink = np.zeros((rows, keys), bool)
     sink[:, 0] = True
-    return RowBlock(number, z, support, sink, queries, {"sink_not_visible": number + 1})
+    return RowBlock(number, z, support, sink, queries, {"sink_not_visible": number + 2})
 
 
 def cut(block, at):
-    """Two blocks with the rows before and from `at`; the counts of excluded rows go first."""
+    """Two blocks with the rows before and from `at`, each with some of the excluded rows."""
     z, support, sink, queries = block.log_weights, block.support, block.sink, block.queries
-    first = RowBlock(
-        block.document, z[:, :at], support[:at], sink[:at], queries[:at], block.excluded
+    excluded = block.excluded["sink_not_visible"]
+    return tuple(
+        RowBlock(
+            block.document,
+            z[:, rows],
+            support[rows],
+            sink[rows],
+            queries[rows],
+            {"sink_not_visible": number},
+        )
+        for rows, number in ((slice(at), excluded - 1), (slice(at, None), 1))
     )
-    return first, RowBlock(block.document, z[:, at:], support[at:], sink[at:], queries[at:])
 
 
 def assert_equal_sums(got, want):

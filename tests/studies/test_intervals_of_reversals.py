@@ -116,8 +116,9 @@ def test_noise_that_saturates_gets_no_interval():
 @pytest.mark.parametrize("shared", [0.0, 0.9])
 def test_coverage_from_small_to_overwhelming_noise(documents, shift, noise, shared):
     covered, given = coverage(
-        100, 2, n_heads=30, documents=documents, shift=shift, noise=noise, shared=shared
+        60, 2, n_heads=30, documents=documents, shift=shift, noise=noise, shared=shared
     )
-    # where intervals are rare, few of them decide: ask only for what 100 studies can tell
+    # where intervals are rare, few of them decide; of 18 at 0.95 fewer than 14 hit once in 640
+    # seeds, and the least cover measured was 0.86
     if given >= 0.3:
-        assert covered >= 0.85
+        assert covered >= 0.76

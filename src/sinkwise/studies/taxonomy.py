@@ -108,8 +108,9 @@ def taxonomy(
     -----
     O(methods · measures · halves) clusterings of O(heads^2) each.  A ceiling from halves is that
     of half the documents, so the whole's is if anything higher.  Simulated with 40 heads in 5
-    loose or tight groups and 8 documents, the intervals given at level 0.95 cover 0.86-1.00;
-    without the rule on ceilings 0.00 at worst.
+    loose or tight groups, 8 and 32 documents and noise from small to overwhelming, the intervals
+    given at level 0.95 cover 0.94 overall and 0.85-1.00 by case (0.70 in a case where few are
+    given); without the rule on ceilings 0.00 at worst.
 
     Examples
     --------
