@@ -83,9 +83,11 @@ def gram_measures_of(
     out = {}
     for name in wanted & _VECTORS.keys():
         vectors = _VECTORS[name]
-        gaps = square_gaps(
-            centred(vectors(row)), group, lambda heads, of=vectors: of(row.exact(heads))
-        )
+
+        def exact(heads: np.ndarray, of: Callable[[SharedRow], np.ndarray] = vectors) -> np.ndarray:
+            return of(row.exact(heads))
+
+        gaps = square_gaps(centred(vectors(row)), group, exact)
         np.maximum(gaps, 0, out=gaps)
         out[name] = gaps / 2 if name.startswith("cosine") else np.sqrt(gaps)
     return out
