@@ -176,6 +176,19 @@ def test_sub_configs_are_switched_and_restored_too(documents):
     _assert_same(before, _state(model))
 
 
+def test_a_config_below_a_modules_config_is_switched_too(build, documents):
+    from transformers import GPT2Config
+
+    model, inside = build("gpt2"), []
+    below = GPT2Config()
+    below._attn_implementation_internal = "sdpa"
+    model.config.below = below  # what a module reads as self.config.below
+    with listening(model, lambda call: inside.append(below._attn_implementation)):
+        model(torch.as_tensor(documents("gpt2")[0])[None])
+    assert all(name.startswith("sinkwise_") for name in inside)
+    assert below._attn_implementation == "sdpa"
+
+
 def test_G4_nothing_keeps_a_graph_and_memory_is_flat_over_a_hundred_captures(build, documents):
     model, inputs = build("gpt2").train(), documents("gpt2")
     model.requires_grad_(True)

@@ -178,7 +178,9 @@ def test_logits_changed_behind_the_interface_are_noticed(build, monkeypatch):
 def test_flex_attention_says_what_to_load_instead(build):
     model = build("gpt2")
     model.config._attn_implementation_internal = "flex_attention"
-    with pytest.raises(CaptureError, match='attn_implementation="sdpa"'):
+    with pytest.raises(
+        CaptureError, match='loaded with flex_attention.*attn_implementation="sdpa"'
+    ):
         _heads(model)
 
 
