@@ -72,7 +72,7 @@ def as_head_matrix(
     values = np.asarray(matrix)
     if values.dtype.kind not in "fiu":
         raise RowError(f"{name} has dtype {values.dtype}, expected real numbers")
-    values = np.array(values, dtype=np.float64)
+    values = values.astype(np.float64, copy=False)
     if values.ndim == 1:
         n_heads = round(float(1 + np.sqrt(1 + 8 * len(values))) / 2)
         if len(values) == 0 or n_pairs(n_heads) != len(values):
