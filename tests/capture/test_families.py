@@ -10,7 +10,7 @@ torch = pytest.importorskip("torch")
 from sinkwise.capture.source import ModelRows  # noqa: E402
 
 TEXT = ["gpt2", "gpt_neox", "llama", "qwen2", "mistral", "bert", "roberta", "albert"]
-VISION = ["vit", "dinov2"]
+VISION = ["vit", "dinov2", "dinov3_vit"]
 EAGER_ONLY = ["gemma2", "gpt_oss"]
 # float32 softmax of logits computed in another order of sums: a few units of 6e-8 each
 TOLERANCE = 1e-5
@@ -186,6 +186,18 @@ def test_B6_a_hybrid_keeps_its_layer_numbers_and_lists_the_layers_without_attent
     assert {head.layer for head in rows.heads} == {3}
     assert rows.card()["skipped_layers"] == [0, 1, 2]
     assert next(rows.blocks()).n_heads == 4
+
+
+def test_B6_a_module_that_knows_its_layer_is_believed_before_its_path():
+    from types import SimpleNamespace
+
+    from sinkwise.capture.layers import _layer_number
+
+    told, silent = SimpleNamespace(layer_idx=5), SimpleNamespace()
+    names = {id(told): "stages.1.blocks.2.attn", id(silent): "encoder.layer.4.attention"}
+    assert _layer_number(told, names) == 5
+    assert _layer_number(silent, names) == 4
+    assert _layer_number(silent, {id(silent): "stages.1.blocks.2.attn"}) is None
 
 
 def test_A6_the_card_names_what_modules_use_not_what_was_asked_for(build, documents):

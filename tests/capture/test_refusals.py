@@ -179,7 +179,7 @@ def test_flex_attention_says_what_to_load_instead(build):
     model = build("gpt2")
     model.config._attn_implementation_internal = "flex_attention"
     with pytest.raises(
-        CaptureError, match='loaded with flex_attention.*attn_implementation="sdpa"'
+        CaptureError, match=r'loaded with flex_attention.*attn_implementation="sdpa"'
     ):
         _heads(model)
 

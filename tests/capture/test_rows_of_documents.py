@@ -32,10 +32,12 @@ def test_queries_depend_on_the_seed_and_the_document_alone(build, texts):
         rows = ModelRows(build("gpt2"), None, texts, queries=5, **options)
         return [block.queries.tolist() for block in rows.blocks()]
 
+    texts = [*texts, texts[0], texts[0]]
     first = queries(batch_size=4)
     assert queries(batch_size=1) == first
     assert queries(seed=1) != first
-    assert len({tuple(rows) for rows in first}) == len(first)
+    # alike documents draw apart: 5 strata of 5 or 6 positions agree once in 4,000
+    assert len({tuple(rows) for rows in (first[0], *first[-2:])}) == 3
 
 
 def test_a_short_document_gives_every_usable_row(build):

@@ -106,6 +106,9 @@ FAMILIES: tuple[Family, ...] = (
     Family("vit", "images, class token", _VISION, vision=True),
     Family("dinov2", "images, class token", _VISION | {"mlp_ratio": 2}, vision=True),
     Family(
+        "dinov3_vit", "images, register tokens", _VISION | {"num_register_tokens": 2}, vision=True
+    ),
+    Family(
         "bloom",
         "attention outside the interface",
         {"vocab_size": _VOCABULARY, "hidden_size": 32, "n_layer": 2, "n_head": 4},

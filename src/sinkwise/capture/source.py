@@ -115,8 +115,7 @@ class ModelRows:
         if batch_size < 1:
             raise RowError(f"batch_size={batch_size} arrived, expected a number of at least 1")
         self._named = model
-        # the output head of a language model costs as much as several layers and is not needed
-        self._model = model.base_model
+        self._model = _without_output_head(model)
         self._sink_rule = sink
         self._sink = check_sink(sink)
         self._queries = check_queries(queries)
@@ -293,6 +292,14 @@ class ModelRows:
                 inputs[name] = False
         with listening(model, recorder):
             model(**inputs)
+
+
+def _without_output_head(model: torch.nn.Module) -> torch.nn.Module:
+    """The part that attends: a language model's head costs as much as several layers."""
+    base = model.base_model
+    # some vision models call their encoder the base, which reads embeddings, not pixels
+    reads = inspect.signature(base.forward).parameters
+    return base if model.main_input_name in reads else model
 
 
 def _refuse_encoder_decoder(model: torch.nn.Module) -> None:
