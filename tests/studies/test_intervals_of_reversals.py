@@ -119,6 +119,6 @@ def test_coverage_from_small_to_overwhelming_noise(documents, shift, noise, shar
         60, 2, n_heads=30, documents=documents, shift=shift, noise=noise, shared=shared
     )
     # where intervals are rare, few of them decide; of 18 at 0.95 fewer than 14 hit once in 640
-    # seeds, and the least cover measured was 0.86
+    # seeds, and the least cover measured was 0.88
     if given >= 0.3:
         assert covered >= 0.76

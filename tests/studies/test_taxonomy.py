@@ -230,6 +230,9 @@ def test_plane_distances_are_mapped_exactly_and_stress_falls():
     start = head_map(wanted, max_iterations=0)
     assert head_map(wanted).stress < 0.9 * start.stress
     assert head_map(wanted, dimensions=6).stress < 1e-12
+    # at the end no scaling of the map lowers the stress: its distances fit the wanted ones
+    there = pdist(head_map(wanted).coordinates)
+    assert (there @ wanted) / (there @ there) == pytest.approx(1.0, abs=1e-6)
 
 
 def test_map_of_coinciding_heads_is_finite():

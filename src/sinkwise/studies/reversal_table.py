@@ -96,7 +96,7 @@ def reversal_table(
     flip more verdicts within one measure (the mean of the two) than differ between the measures:
     noise then saturates and hides its own bias.  Simulated with 30 heads, correlated measures, 8
     and 32 documents and noise from small to overwhelming, the interval at level 0.95 covers
-    0.86-1.00 by case where it is given in three studies of ten or more; without the second rule
+    0.88-1.00 by case where it is given in three studies of ten or more; without the second rule
     0.00 at worst.  O(pairs_of_names · H^2 log H) for the rates, O(names · halves · triples)
     for the intervals, O(names · documents · H^3) for the resolved verdicts.
 
