@@ -196,7 +196,13 @@ def test_G1_a_document_over_the_budget_is_refused_with_its_bytes_before_allocati
 
 def test_G1_a_batch_over_the_budget_runs_in_parts_with_equal_rows(build):
     whole = list(ModelRows(build("gpt2"), None, IDS, queries="all").blocks())
-    parts = list(ModelRows(build("gpt2"), None, IDS, queries="all", memory_budget=8000).blocks())
+    rows = ModelRows(model := build("gpt2"), None, IDS, queries="all", memory_budget=8000)
+    assert len(rows.heads) == 12
+    passes = []
+    handle = model.register_forward_pre_hook(lambda *_: passes.append(1))
+    parts = list(rows.blocks())
+    handle.remove()
+    assert len(passes) == 2  # 7,056 bytes of the first document leave no room for the second
     for one, other in zip(whole, parts, strict=True):
         assert one.excluded == other.excluded
         np.testing.assert_allclose(one.log_weights, other.log_weights, atol=1e-5)
