@@ -9,10 +9,9 @@ The dropped divergence is D of the contents at masses 1, 1.  The kept one splits
 rule into D of the contents at their content masses, D of the sink sets at their sink masses,
 and the divergence of the two masses alone; so its digits do not depend on the sink mass.
 
-Each D costs one logarithm per pair and key.  With g the mean composition of the heads and
-``f(x) = x log x - x + 1 >= 0``,
+Each D costs one logarithm per pair and key.  With g the mean composition of the heads,
 
-    w KL(p|m) + (1-w) KL(q|m) = w F(p) + (1-w) F(q) - F(m),   F(p) = sum_j g_j f(p_j / g_j),
+    w KL(p|m) + (1-w) KL(q|m) = w KL(p|g) + (1-w) KL(q|g) - KL(m|g),
 
 the entropy form moved to the mean of the heads, as a matrix product of centred vectors is:
 whatever the heads share cancels before it is rounded.  Pairs that are near each other even
@@ -35,7 +34,7 @@ __all__ = ["DIVERGENCES", "divergences_of"]
 DIVERGENCES = ("js_divergence/kept", "js_divergence/dropped")
 
 NEAR = 1e-2
-"""Below this share of F the difference of the Fs has lost too much: some 1e-7 of it is noise."""
+"""Below this share of the divergences from the mean, their rounding (1e-7 of them) is too much."""
 
 PADDED_TO = 8
 """Keys are padded to whole vector registers, with weight g = 0."""

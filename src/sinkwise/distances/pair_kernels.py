@@ -46,8 +46,9 @@ class Kernels(Protocol):
         """Fill `out` with D of all pairs, NaN where a pair is too near.
 
         `x` and `g` are the shares over their mean ``(heads, keys)`` and the mean ``(keys,)``,
-        float32; `mass` ``(heads,)`` float64; `near` the share of F below which a pair is left
-        to the direct form.  See :mod:`sinkwise.distances.pair_divergence`.
+        float32; `mass` ``(heads,)`` float64; `near` the share of the divergences from the mean
+        below which a pair is left to the direct form of
+        :mod:`sinkwise.distances.pair_divergence`.
         """
 
     def add_mass_divergences(self, content: np.ndarray, sink: np.ndarray, out: np.ndarray) -> None:
@@ -96,8 +97,7 @@ class NumpyKernels:
         tiny = np.finfo(np.float32).tiny
 
         def spread(x: np.ndarray) -> np.ndarray:
-            terms = x * np.log(np.maximum(x, tiny)) + (1 - x)
-            return cast(np.ndarray, (terms @ g).astype(np.float64))
+            return cast(np.ndarray, ((x * np.log(np.maximum(x, tiny))) @ g).astype(np.float64))
 
         own = spread(x)
         start = 0

@@ -58,15 +58,15 @@ _TINY = 1e-300
 
 
 @_compiled(inline="always")
-def _f(x: np.float32) -> np.float32:
-    """``x log x - x + 1`` for x >= 0; 1 at 0, exactly 0 at 1."""
+def _x_log_x(x: np.float32) -> np.float32:
+    """``x log x`` for x >= 0; exactly 0 at 0 and at 1."""
     bits = np.float32(x).view(np.int32)
     exponent = np.int32(np.int32(bits - _SQRT_HALF_BITS) >> _MANTISSA_BITS)
     t = np.int32(bits - np.int32(exponent << _MANTISSA_BITS)).view(np.float32) - _ONE
     t2 = t * t
     r = ((_R0 + _R1 * t) + t2 * (_R2 + _R3 * t)) + (t2 * t2) * ((_R4 + _R5 * t) + t2 * _R6)
     log = np.float32(exponent) * _LN2 + (t + t2 * r)
-    return x * log + (_ONE - x)
+    return x * log
 
 
 @_compiled("nnan", nogil=True)
@@ -143,7 +143,7 @@ def _divergences(x, g, mass, near, out):  # type: ignore[no-untyped-def]
     for i in range(heads):
         total = np.float32(0)
         for k in range(keys):
-            total += g[k] * _f(x[i, k])
+            total += g[k] * _x_log_x(x[i, k])
         own[i] = total
     pair = 0
     for i in range(heads):
@@ -154,7 +154,7 @@ def _divergences(x, g, mass, near, out):  # type: ignore[no-untyped-def]
             total = np.float32(0)
             for k in range(keys):
                 q = x[j, k]
-                total += g[k] * _f(q + weight * (x[i, k] - q))
+                total += g[k] * _x_log_x(q + weight * (x[i, k] - q))
             apart = own[j] + w * (own[i] - own[j])
             value = apart - total
             # masses far apart make the whole divergence large, whatever the shares
@@ -170,7 +170,7 @@ def _phi(x: np.float32) -> np.float32:
     """``(1+x) log1p(x) + (1-x) log1p(-x)``, its series below 1/8."""
     y = x * x
     series = y * (_ONE + y * (_P1 + y * (_P2 + y * (_P3 + y * _P4))))
-    return series if y < _SERIES_BELOW else _f(_ONE + x) + _f(_ONE - x)
+    return series if y < _SERIES_BELOW else _x_log_x(_ONE + x) + _x_log_x(_ONE - x)
 
 
 @_compiled(nogil=True)
