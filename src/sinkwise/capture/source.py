@@ -222,7 +222,8 @@ class ModelRows:
         self, documents: Sequence[int], budget: int | None
     ) -> Iterator[tuple[int, ...]]:
         """Cut a batch into parts whose rows fit the budget together."""
-        heads, part, held = len(self.heads), [], 0
+        heads, held = len(self.heads), 0
+        part: list[int] = []
         for document in documents:
             keys = self._documents.length(document) + self.layers.has_virtual_sink
             queries = keys if self._queries == "all" else min(self._queries, keys)
@@ -296,7 +297,7 @@ class ModelRows:
 
 def _without_output_head(model: torch.nn.Module) -> torch.nn.Module:
     """The part that attends: a language model's head costs as much as several layers."""
-    base = model.base_model
+    base: torch.nn.Module = model.base_model  # type: ignore[assignment]
     # some vision models call their encoder the base, which reads embeddings, not pixels
     reads = inspect.signature(base.forward).parameters
     return base if model.main_input_name in reads else model
