@@ -297,7 +297,7 @@ class ModelRows:
 
 def _without_output_head(model: torch.nn.Module) -> torch.nn.Module:
     """The part that attends: a language model's head costs as much as several layers."""
-    base: torch.nn.Module = model.base_model  # type: ignore[assignment]
+    base: torch.nn.Module = model.base_model
     # some vision models call their encoder the base, which reads embeddings, not pixels
     reads = inspect.signature(base.forward).parameters
     return base if model.main_input_name in reads else model
