@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from sinkwise.distances.pair_classical import BANDS, GRAM_MEASURES, bands_of, gram_measures_of
+from sinkwise.distances.pair_content import CONTENT, ContentSums
 from sinkwise.distances.pair_divergence import DIVERGENCES, divergences_of
 from sinkwise.distances.pair_index import HeadGroup, group_of, pair_count
 from sinkwise.distances.pair_logratio import LOG_RATIO, angles_defined, log_ratio_of
@@ -268,9 +269,15 @@ def _sums_of_rows(
 ) -> PairSums:
     totals = _Totals(block.n_heads, metrics)
     wanted = frozenset(metrics)
+    content_alone = _content_sums(block, totals) if wanted <= CONTENT else None
     for row in rows:
         for group, support in groups.of_row(row):
             sink = block.sink[row]
+            if content_alone is not None and group.slots is None:
+                columns = np.flatnonzero(support & ~sink)
+                if content_alone.add(row, group, columns):
+                    totals.count(group, {"content_rows": 1.0})
+                    continue
             content = _columns(block.log_weights, row, group, support & ~sink)
             sinks = _columns(block.log_weights, row, group, support & sink)
             if np.isneginf(sinks).any() or np.isneginf(content.min()):
@@ -278,6 +285,13 @@ def _sums_of_rows(
             else:
                 _add_row(totals, group, SharedRow(content, sinks), wanted)
     return totals.sums
+
+
+def _content_sums(block: RowBlock, totals: _Totals) -> ContentSums:
+    sums = totals.sums.sums
+    spare = np.zeros(pair_count(block.n_heads))
+    x = np.ascontiguousarray(block.log_weights)
+    return ContentSums(x, sums.get("content", spare), sums.get("content_sq", spare))
 
 
 def _columns(log_weights: np.ndarray, row: int, group: HeadGroup, mask: np.ndarray) -> np.ndarray:

@@ -8,7 +8,7 @@ cache; both run the same tests.
 from __future__ import annotations
 
 from functools import cache
-from typing import Protocol, cast
+from typing import Any, Protocol, cast
 
 import numpy as np
 from scipy.special import xlog1py
@@ -20,6 +20,9 @@ __all__ = ["Kernels", "kernels", "psi"]
 
 class Kernels(Protocol):
     """What a set of inner loops offers."""
+
+    content: Any
+    """Loops of :class:`~sinkwise.distances.pair_content.ContentSums`, or ``None``."""
 
     def directions(
         self, content: np.ndarray, top: np.ndarray, flat: float
@@ -57,6 +60,8 @@ class Kernels(Protocol):
 
 class NumpyKernels:
     """The loops in NumPy."""
+
+    content = None
 
     def directions(
         self, content: np.ndarray, top: np.ndarray, flat: float

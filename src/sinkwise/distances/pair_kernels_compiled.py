@@ -100,6 +100,62 @@ def _directions(content, tops, flat, size, unit):  # type: ignore[no-untyped-def
             x[k] -= mean_unit[k]
 
 
+@_compiled("nnan", nogil=True)
+def _directions_of_row(log_weights, row, start, flat, size, unit):  # type: ignore[no-untyped-def]
+    """Take the row's content columns and do `_directions`; False if a zero is among them."""
+    heads, n = unit.shape
+    tops = np.empty(heads, unit.dtype)
+    zeros = 0
+    for h in range(heads):
+        x = log_weights[h, row, start : start + n]
+        top = x[0]
+        for k in range(n):
+            top = max(top, x[k])
+            zeros += x[k] == -np.inf
+        tops[h] = top
+        unit[h] = x
+    if zeros:
+        return False
+    _directions(unit, tops, flat, size, unit)
+    return True
+
+
+@_compiled(nogil=True)
+def _add_content(gram, size, flat, near, content, content_sq, left):  # type: ignore[no-untyped-def]
+    """Add a row's content distances; pairs that need more digits are listed, not added."""
+    heads = gram.shape[0]
+    norm = np.empty(heads, gram.dtype)
+    for i in range(heads):
+        norm[i] = gram[i, i]
+    start, count = 0, 0
+    for i in range(heads):
+        rest = heads - 1 - i
+        pairs = slice(start, start + rest)
+        row, norms, sizes = gram[i, i + 1 :], norm[i + 1 :], size[i + 1 :]
+        into, into_sq = content[pairs], content_sq[pairs]
+        some = 0
+        for j in range(rest):
+            total = norm[i] + norms[j]
+            chord = total - 2 * row[j]
+            gap = size[i] - sizes[j]
+            square = gap * gap + size[i] * sizes[j] * np.float64(chord)
+            is_near = (chord <= near * total) | (chord < near) | (min(size[i], sizes[j]) <= flat)
+            some += is_near
+            square = 0.0 if is_near else square
+            into_sq[j] += square
+            into[j] += math.sqrt(square)
+        if some:
+            for j in range(rest):
+                total = norm[i] + norms[j]
+                chord = total - 2 * row[j]
+                flat_pair = min(size[i], sizes[j]) <= flat
+                if (chord <= near * total) | (chord < near) | flat_pair:
+                    left[count] = start + j
+                    count += 1
+        start += rest
+    return count
+
+
 @_compiled(nogil=True)
 def _gaps_of_gram(gram, near, out):  # type: ignore[no-untyped-def]
     heads = gram.shape[0]
@@ -190,8 +246,17 @@ def _add_mass_divergences(content, sink, out):  # type: ignore[no-untyped-def]
         start += rest
 
 
+class ContentLoops:
+    """The two loops around the matrix product when content distances alone are asked for."""
+
+    directions = staticmethod(_directions_of_row)
+    add = staticmethod(_add_content)
+
+
 class CompiledKernels:
     """The compiled loops, called as the NumPy ones are."""
+
+    content = ContentLoops()
 
     def directions(
         self, content: np.ndarray, top: np.ndarray, flat: float

@@ -9,10 +9,16 @@ from scipy.special import expit
 
 from sinkwise.distances.pair_kernels import kernels
 
-__all__ = ["SharedRow"]
+__all__ = ["UNIFORM_ULPS", "SharedRow", "flat_norm"]
 
 UNIFORM_ULPS = 4
 """A clr vector of at most this many ulp per part (root mean square) has no direction."""
+
+
+def flat_norm(n_parts: int, dtype: np.dtype) -> float:
+    """Norm up to which a clr vector counts as that of a uniform content."""
+    # a content this flat lies within 1 of its maximum: the ulp is that of 1
+    return UNIFORM_ULPS * float(np.finfo(dtype).eps) * float(np.sqrt(n_parts))
 
 
 class SharedRow:
@@ -61,9 +67,7 @@ class SharedRow:
 
     @property
     def _flat(self) -> float:
-        # a content this flat lies within 1 of its maximum: the ulp is that of 1
-        ulp = UNIFORM_ULPS * float(np.finfo(self.content.dtype).eps)
-        return ulp * float(np.sqrt(self.content.shape[1]))
+        return flat_norm(self.content.shape[1], self.content.dtype)
 
     @cached_property
     def _directions(self) -> tuple[np.ndarray, np.ndarray]:
