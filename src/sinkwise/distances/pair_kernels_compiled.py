@@ -17,12 +17,12 @@ from sinkwise.distances.pair_index import HeadGroup
 
 __all__ = ["CompiledKernels"]
 
-# no "nnan" where NaN marks a pair; no "ninf" or "afn" anywhere: the logarithm is ours
+# no "nnan" or "ninf": NaN marks a pair and infinities a rounding zero
 _FAST_MATH = frozenset({"reassoc", "contract", "nsz", "arcp"})
 
 
-def _compiled(*more: str, **options: Any) -> Callable[[Callable[..., Any]], Any]:
-    options["fastmath"] = {*_FAST_MATH, *more}
+def _compiled(**options: Any) -> Callable[[Callable[..., Any]], Any]:
+    options["fastmath"] = set(_FAST_MATH)
 
     def compile_(function: Callable[..., Any]) -> Any:
         try:
@@ -69,7 +69,7 @@ def _x_log_x(x: np.float32) -> np.float32:
     return x * log
 
 
-@_compiled("nnan", nogil=True)
+@_compiled(nogil=True)
 def _directions(content, tops, flat, size, unit):  # type: ignore[no-untyped-def]
     heads, n = content.shape
     zero, one = unit.dtype.type(0), unit.dtype.type(1)
@@ -100,24 +100,17 @@ def _directions(content, tops, flat, size, unit):  # type: ignore[no-untyped-def
             x[k] -= mean_unit[k]
 
 
-@_compiled("nnan", nogil=True)
+@_compiled(nogil=True)
 def _directions_of_row(log_weights, row, start, flat, size, unit):  # type: ignore[no-untyped-def]
     """Take the row's content columns and do `_directions`; False if a zero is among them."""
     heads, n = unit.shape
-    tops = np.empty(heads, unit.dtype)
-    zeros = 0
+    # any part will do in the maximum's place: equal parts still give an exact 0
+    firsts = np.empty(heads, unit.dtype)
     for h in range(heads):
-        x = log_weights[h, row, start : start + n]
-        top = x[0]
-        for k in range(n):
-            top = max(top, x[k])
-            zeros += x[k] == -np.inf
-        tops[h] = top
-        unit[h] = x
-    if zeros:
-        return False
-    _directions(unit, tops, flat, size, unit)
-    return True
+        firsts[h] = log_weights[h, row, start]
+        unit[h] = log_weights[h, row, start : start + n]
+    _directions(unit, firsts, flat, size, unit)
+    return bool(np.isfinite(size).all())
 
 
 @_compiled(nogil=True)
