@@ -273,3 +273,15 @@ def test_G7_all_pairs_of_1e5_heads_are_refused_with_the_estimate():
     )
     with pytest.raises(MemoryBudgetError, match=r"100,000 heads.*74\.5 GiB"):
         pair_sums(block, metrics=("content",))
+
+
+def test_divergence_of_masses_alone_keeps_its_digits():
+    """Compiled series and logarithms against float64 logarithms, from 1e-12 to 1."""
+    pytest.importorskip("numba")
+    content = np.concatenate([10.0 ** -np.arange(0.0, 13.0), 0.3 * 1.05 ** np.arange(20)])
+    content = content.clip(max=1.0)
+    compiled, plain = np.zeros((2, len(content) * (len(content) - 1) // 2))
+    pair_kernels.kernels().add_mass_divergences(content, 1 - content, compiled)
+    pair_kernels.NumpyKernels().add_mass_divergences(content, 1 - content, plain)
+    # a float32 x near 0.05 carries 6e-8, its square and the sum of two terms 3e-7
+    np.testing.assert_allclose(compiled, plain, rtol=1e-6)
