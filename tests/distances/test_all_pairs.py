@@ -283,5 +283,5 @@ def test_divergence_of_masses_alone_keeps_its_digits():
     compiled, plain = np.zeros((2, len(content) * (len(content) - 1) // 2))
     pair_kernels.kernels().add_mass_divergences(content, 1 - content, compiled)
     pair_kernels.NumpyKernels().add_mass_divergences(content, 1 - content, plain)
-    # a float32 x near 0.05 carries 6e-8, its square and the sum of two terms 3e-7
-    np.testing.assert_allclose(compiled, plain, rtol=1e-6)
+    # float32 logarithms of 1 +- x from x = 1/8 on: 6e-8 of 1 against phi = 0.016
+    np.testing.assert_allclose(compiled, plain, rtol=8e-6)
