@@ -74,8 +74,6 @@ def command_line(context: typer.Context, **changed: Any) -> str:
             continue
         elif value is True:
             words.append(parameter.opts[0])
-        elif str(value).startswith("-"):
-            words.append(f"{parameter.opts[0]}={value}")
         else:
             words += [parameter.opts[0], str(value)]
     return shlex.join(words).replace(shlex.quote(context.command_path), context.command_path, 1)
