@@ -56,7 +56,10 @@ format: $(STAMP)
 	$(BIN)/ruff format .
 
 bench: $(STAMP)
-	$(BIN)/python -m benchmarks
+	$(BIN)/python -m benchmarks.all_pairs
+	$(BIN)/python -m benchmarks.js
+	$(BIN)/python -m benchmarks.audit
+	$(BIN)/python -m benchmarks.startup
 
 clean:
 	rm -rf $(VENV) runs build dist
