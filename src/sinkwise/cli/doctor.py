@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import platform
-from importlib import metadata
 from typing import Annotated, Any
 
 import typer
@@ -42,6 +41,8 @@ def doctor_command(
 
 def installed_extras() -> list[dict[str, Any]]:
     """Return for every extra its name, whether it is installed whole, and how to install it."""
+    from importlib import metadata
+
     from packaging.requirements import Requirement
 
     distribution = metadata.distribution("sinkwise")
@@ -70,6 +71,8 @@ def installed_extras() -> list[dict[str, Any]]:
 
 
 def _is_met(requirement: Any) -> bool:
+    from importlib import metadata
+
     try:
         version = metadata.version(requirement.name)
     except metadata.PackageNotFoundError:

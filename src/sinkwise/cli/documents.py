@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from importlib import resources
 from itertools import islice
 from pathlib import Path
 from typing import Any, Literal
@@ -98,6 +97,8 @@ def locate_documents(path: Path) -> DocumentFile:
 
 def demo_texts(limit: int | None = None) -> list[str]:
     """Return the first `limit` of the 16 bundled public-domain chapters (all, where None)."""
+    from importlib import resources
+
     text = resources.files("sinkwise").joinpath("data", "demo.txt").read_text(encoding="utf-8")
     return list(islice(_texts_of_paragraphs(text.splitlines()), limit))
 
