@@ -51,7 +51,9 @@ def test_every_distance_is_the_mean_of_the_row_function(found):
         for convention in ("kept", "dropped"):
             expected = mean(f(a, b, convention=convention, **kw))
             got = d[name].sel(convention=convention)
-            np.testing.assert_allclose(got, expected, atol=1e-12, err_msg=name)
+            # the divergence's logarithms are float32: 1e-6 absolute and 1e-4 relative is promised
+            tolerance = {"rtol": 1e-4, "atol": 1e-6} if name == "js_divergence" else {"atol": 1e-12}
+            np.testing.assert_allclose(got, expected, err_msg=name, **tolerance)
     larger = 1 - np.minimum(sw.sink_mass(a, **kw), sw.sink_mass(b, **kw))
     off = ~np.eye(5, dtype=bool)
     np.testing.assert_allclose(d.larger_content_mass.values[off], mean(larger)[off], atol=1e-12)
@@ -104,7 +106,8 @@ def matrix(audit, name):
 def test_head_distances_and_the_audit_agree(found):
     rows = sw.rows(logits(), sink=0, logits=True)
     for name in ("content", "aitchison", "content_angle"):
-        np.testing.assert_array_equal(sw.head_distances(rows, metric=name), matrix(found, name))
+        got = sw.head_distances(rows, metric=name)  # another summation order: rounding alone
+        np.testing.assert_allclose(got, matrix(found, name), rtol=1e-13, atol=1e-14)
     got = sw.head_distances(rows, metric="js_divergence", convention="kept")
     np.testing.assert_allclose(got, matrix(found, "js_divergence/kept"), atol=1e-15)
 

@@ -267,11 +267,11 @@ class Audit:
 
     @cached_property
     def _reversals(self) -> pd.DataFrame:
-        if len(self.heads) < 3:
+        usable = self._comparable
+        if len(self.heads) < 3 or len(usable) < 2:
             import pandas as pd
 
             return pd.DataFrame()
-        usable = self._comparable
         return reversal_table(
             usable,
             len(self.heads),
@@ -283,7 +283,7 @@ class Audit:
 
     @cached_property
     def _taxonomy(self) -> pd.DataFrame:
-        if len(self.heads) < 3:
+        if len(self.heads) < 3 or len(self._comparable) < 2:
             import pandas as pd
 
             return pd.DataFrame()
