@@ -285,3 +285,16 @@ def test_divergence_of_masses_alone_keeps_its_digits():
     pair_kernels.NumpyKernels().add_mass_divergences(content, 1 - content, plain)
     # float32 logarithms of 1 +- x from x = 1/8 on: 6e-8 of 1 against phi = 0.016
     np.testing.assert_allclose(compiled, plain, rtol=8e-6)
+
+
+def test_compiled_shares_keep_their_digits_down_to_where_floats_end():
+    compiled = pytest.importorskip("sinkwise.distances.pair_kernels_compiled").CompiledKernels()
+    below = -np.linspace(0, 86, 20_001, dtype=np.float32)
+    rows = np.stack([np.zeros_like(below), below], axis=1)
+    shares, total = compiled.shares(rows, rows.max(axis=1))
+    exact = 1 / (1 + np.exp(-below.astype(np.float64)))
+    # exp to 2 ulp, one division, one product: 4 · 2⁻²⁴
+    np.testing.assert_allclose(shares[:, 1], exact, rtol=2.4e-7)
+    np.testing.assert_allclose(total, 1 + np.exp(below.astype(np.float64)), rtol=2.4e-7)
+    plain, _ = pair_kernels.NumpyKernels().shares(rows, rows.max(axis=1))
+    np.testing.assert_allclose(shares, plain, rtol=4.8e-7)

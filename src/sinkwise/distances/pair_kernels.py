@@ -33,6 +33,12 @@ class Kernels(Protocol):
         unit vector is 0 before the move.
         """
 
+    def shares(self, content: np.ndarray, top: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return the softmax of each head's row, and the sum it was divided by.
+
+        The sum is that of ``exp(content - top)``, ``(heads,)``.
+        """
+
     def gaps_of_gram(
         self, gram: np.ndarray, near: float, group: HeadGroup
     ) -> tuple[np.ndarray, int]:
@@ -75,6 +81,13 @@ class NumpyKernels:
         x *= scale[:, None].astype(x.dtype)
         x -= x.mean(axis=0)
         return size, x
+
+    def shares(self, content: np.ndarray, top: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """See :class:`Kernels`."""
+        weights = np.exp(content - top[:, None])
+        total = weights.sum(axis=1)
+        weights *= (1 / total)[:, None]
+        return weights, total
 
     def gaps_of_gram(
         self, gram: np.ndarray, near: float, group: HeadGroup

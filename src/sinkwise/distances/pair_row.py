@@ -105,15 +105,13 @@ class SharedRow:
     # ---- shares ------------------------------------------------------------------------------
 
     @cached_property
-    def _weights(self) -> tuple[np.ndarray, np.ndarray]:
-        weights = np.exp(self._below_top)
-        return weights, weights.sum(axis=1, dtype=weights.dtype)
+    def _shares(self) -> tuple[np.ndarray, np.ndarray]:
+        return kernels().shares(self.content, self._top[:, 0])
 
     @cached_property
     def shares(self) -> np.ndarray:
         """``(heads, n)`` content composition."""
-        weights, total = self._weights
-        return weights * (1 / total)[:, None]
+        return self._shares[0]
 
     @cached_property
     def _sink_log_total(self) -> tuple[np.ndarray, np.ndarray]:
@@ -128,7 +126,7 @@ class SharedRow:
         weights, top = self._sink_log_total
         with np.errstate(divide="ignore"):
             sink = np.log(weights.sum(axis=1)) + top
-        return sink - (np.log(self._weights[1].astype(np.float64)) + self._top[:, 0])
+        return sink - (np.log(self._shares[1].astype(np.float64)) + self._top[:, 0])
 
     @cached_property
     def sink_mass(self) -> np.ndarray:
