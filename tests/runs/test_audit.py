@@ -103,6 +103,16 @@ def matrix(audit, name):
     return (found.sel(convention=convention) if convention else found).to_numpy()
 
 
+def test_bands_hold_every_pair_below_its_ceiling(found):
+    bands = found.bands()
+    assert (bands.share_within == 1).all()
+    upper = np.triu_indices(5, 1)
+    kept = found.distances.cosine.sel(convention="kept").values[upper]
+    np.testing.assert_array_equal(bands.value.sel(metric="cosine"), kept)
+    with pytest.raises(sw.RowError, match="several keys"):
+        sw.audit(sw.rows(logits(), sink=(0, 1), logits=True)).bands()
+
+
 def test_head_distances_and_the_audit_agree(found):
     rows = sw.rows(logits(), sink=0, logits=True)
     for name in ("content", "aitchison", "content_angle"):

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from sinkwise.report.snapshot import condensed, has_matrix, matrix_of
+from sinkwise.studies.bands import BAND_METRICS, pair_bounds
 
 if TYPE_CHECKING:
     import xarray as xr
 
 __all__ = ["BAND_METRICS", "Band", "band", "row_ceiling"]
 
-BAND_METRICS = ("cosine", "euclidean", "js_divergence")
 _ROUNDING = 1e-6  # relative and absolute: distances may have been summed from float32 products
 
 
@@ -93,9 +92,4 @@ def row_ceiling(metric: str, content_mass: np.ndarray) -> np.ndarray:
     >>> row_ceiling("cosine", np.array([0.2])).round(4)
     array([0.0588])
     """
-    if metric == "euclidean":
-        return math.sqrt(2) * content_mass
-    if metric == "js_divergence":
-        return math.log(2) * content_mass
-    squared = content_mass**2
-    return squared / (squared + (1 - content_mass) ** 2)
+    return pair_bounds(1 - content_mass)[metric]

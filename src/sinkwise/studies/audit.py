@@ -14,6 +14,7 @@ from sinkwise.accumulate.intervals import jackknife_mean
 from sinkwise.accumulate.profile import SHARE_THRESHOLDS
 from sinkwise.errors import RowError
 from sinkwise.rowdata import HeadId
+from sinkwise.studies.bands import BANDS_NEED, bands
 from sinkwise.studies.document_halves import DocumentPairs
 from sinkwise.studies.document_store import DocumentStore
 from sinkwise.studies.head_matrix import square
@@ -178,6 +179,21 @@ class Audit:
         See :func:`~sinkwise.studies.taxonomy.taxonomy`.  Empty for fewer than 3 heads.
         """
         return self._taxonomy.copy()
+
+    def bands(self) -> xr.Dataset:
+        """Kept distances of every two heads beside the largest their sink masses allow.
+
+        See :func:`~sinkwise.studies.bands.bands`.
+
+        Raises
+        ------
+        RowError
+            With sinks of several keys: the closed forms do not hold for them.
+        """
+        found = {name: self._store.pairs(name) for name in BANDS_NEED}
+        # a ceiling is summed over no row where the sink has several keys
+        means = {n: pairs.distances() for n, pairs in found.items() if pairs.counts.any()}
+        return bands(means, len(self.heads))
 
     def grid(self, name: str) -> xr.DataArray:
         """Return a profile variable as layers × heads, NaN where a layer has fewer heads.

@@ -10,11 +10,11 @@ import xarray as xr
 from sinkwise.errors import RowError
 from sinkwise.studies.head_matrix import n_pairs
 
-__all__ = ["BAND_METRICS", "bands", "pair_bounds"]
+__all__ = ["BANDS_NEED", "BAND_METRICS", "bands", "pair_bounds"]
 
 BAND_METRICS = ("cosine", "euclidean", "js_divergence")
 
-_NEEDED = (
+BANDS_NEED = (
     "larger_content_mass",
     "cosine_ceiling",
     "cosine/kept",
@@ -103,13 +103,13 @@ def bands(means: Mapping[str, np.ndarray], n_heads: int) -> xr.Dataset:
     >>> [round(float(b), 4) for b in found.bound.sel(pair=0)]
     [0.0588, 0.2828, 0.1386]
     """
-    missing = [name for name in _NEEDED if name not in means]
+    missing = [name for name in BANDS_NEED if name not in means]
     if missing:
         raise RowError(
             f"bands need the mean {missing[0]!r}; it is summed for rows with a single sink key. "
             "For sinks of several keys the closed forms do not hold"
         )
-    values = {name: np.asarray(means[name], dtype=np.float64) for name in _NEEDED}
+    values = {name: np.asarray(means[name], dtype=np.float64) for name in BANDS_NEED}
     for name, array in values.items():
         if array.shape != (n_pairs(n_heads),):
             raise RowError(
