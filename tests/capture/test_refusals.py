@@ -265,3 +265,27 @@ def test_documents_of_another_kind_are_refused(build, tokenizer):
         ModelRows(model, tokenizer, ["", "a"])
     with pytest.raises(RowError, match="none has 3 tokens"):
         ModelRows(model, tokenizer, [])
+
+
+def test_a_token_id_that_the_model_does_not_know_is_named(build):
+    from sinkwise.errors import RowError
+
+    for bad in (10_000, -1):
+        with pytest.raises(RowError, match=f"document 0 holds the token id {bad}"):
+            ModelRows(build("gpt2"), None, [[5, 6, 7, bad]])
+
+
+def test_a_path_that_is_no_image_is_named(tmp_path):
+    pytest.importorskip("PIL")
+    from sinkwise.capture.documents import _open_image
+    from sinkwise.errors import RowError
+
+    with pytest.raises(RowError, match="some text"):
+        _open_image("some text")
+
+
+def test_a_grey_image_becomes_rgb():
+    image = pytest.importorskip("PIL.Image").new("L", (4, 4))
+    from sinkwise.capture.documents import _open_image
+
+    assert _open_image(image).mode == "RGB"

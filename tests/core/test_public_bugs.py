@@ -188,3 +188,41 @@ def test_objects_that_are_no_arrays_are_refused_by_type():
         sw.entropy("attention")
     with pytest.raises(sw.InputTypeError):
         sw.entropy([[0.5, 0.5], [1.0]])
+
+
+def test_rounding_leaves_nothing_for_a_virtual_sink():
+    assert float(sw.sink_mass(np.array([0.6, 0.3, 0.1]), sink="virtual")) == 0
+    with pytest.raises(sw.RowError, match="nothing is left for the virtual sink"):
+        sw.sink_balance(np.array([0.6, 0.3, 0.1]), sink="virtual")
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+def test_a_sink_logit_that_is_no_number_is_refused(bad):
+    with pytest.raises(sw.RowError, match="sink_logit"):
+        sw.entropy_split(np.zeros(3), sink=0, logits=True, sink_logit=bad)
+
+
+def test_a_sink_logit_of_another_shape_is_refused():
+    with pytest.raises(sw.RowError, match=r"sink_logit has shape \(3,\)"):
+        sw.sink_mass(np.zeros((2, 3)), sink=0, logits=True, sink_logit=np.zeros(3))
+
+
+@pytest.mark.parametrize("exponent", [np.nan, np.inf])
+def test_an_exponent_is_finite(exponent):
+    with pytest.raises(sw.RowError, match="not finite"):
+        sw.power([0.6, 0.4], exponent)
+
+
+def test_numpy_joins_another_library_and_two_others_are_refused():
+    torch, jax = pytest.importorskip("torch"), pytest.importorskip("jax")
+    p = np.array([0.5, 0.3, 0.2])
+    mixed = sw.content_distance(p, torch.tensor([0.2, 0.3, 0.5], dtype=torch.float64), sink=0)
+    assert isinstance(mixed, torch.Tensor)
+    assert float(mixed) == pytest.approx(float(sw.content_distance(p, p[::-1], sink=0)))
+    with pytest.raises(sw.InputTypeError, match="jax and torch"):
+        sw.content_distance(jax.numpy.asarray(p), torch.tensor(p), sink=0)
+
+
+def test_counts_are_told_to_be_closed():
+    with pytest.raises(sw.RowError, match=r"counts.*sw\.closure"):
+        sw.clr([740, 0, 29, 403], zeros="exclude")

@@ -112,6 +112,41 @@ def test_B9_longformer_outputs_are_refused():
         sw.rows(Outputs(), sink=0)
 
 
+def test_B9_longformer_outputs_are_refused_without_global_attention_too():
+    class Outputs:
+        attentions = (np.ones((1, 2, 8, 5)) / 5,)
+        global_attentions = None
+
+    with pytest.raises(sw.RowError, match="no position"):
+        sw.rows(Outputs(), sink=2, zeros="exclude")
+
+
+def test_outputs_with_three_kinds_of_attention_ask_which():
+    class Outputs:
+        encoder_attentions = decoder_attentions = cross_attentions = None
+
+    with pytest.raises(sw.RowError, match=r"outputs\.cross_attentions"):
+        sw.rows(Outputs(), sink=0)
+
+
+def test_rounding_leaves_nothing_for_a_virtual_sink():
+    p = softmax(np.random.default_rng(0).normal(size=(1, 2, 6, 9))).astype(np.float32)
+    block = blocks(sw.rows(p, sink="virtual", zeros="exclude"))[0]
+    assert np.isneginf(block.log_weights[..., -1]).all()
+
+
+def test_more_that_is_no_attention():
+    p = softmax(np.random.default_rng(0).normal(size=(1, 4, 2, 3)))
+    with pytest.raises(sw.InputTypeError, match="complex"):
+        sw.rows(p.astype(complex), sink=0)
+    with pytest.raises(sw.InputTypeError, match="dtype"):
+        sw.rows(p.astype(str), sink=0)
+    with pytest.raises(sw.RowError, match="zeros=None"):
+        sw.rows(p, sink=0, zeros=None)
+    with pytest.raises(sw.RowError, match=r"sink_logit has shape \(5,\)"):
+        list(sw.rows(np.log(p), sink=0, logits=True, sink_logit=np.zeros(5)).blocks())
+
+
 def test_B10_a_window_hides_the_sink_which_is_not_no_sink():
     n, w = 10, 4
     see = np.tril(np.ones((n, n), bool)) & ~np.tril(np.ones((n, n), bool), -w)

@@ -22,6 +22,7 @@ SHARE_THRESHOLDS = (0.3, 0.8)
 
 PROFILE_COUNT_OF: Mapping[str, str] = {
     "sink_mass": "rows",
+    "virtual_sink_mass": "rows",
     "entropy": "rows",
     "entropy_sink": "rows",
     "entropy_content": "rows",
@@ -199,6 +200,7 @@ def _tile_values(
         "content_rows": (None, has_content),
         "balance_rows": (None, has_balance),
         "sink_mass": (s, any_mass),
+        "virtual_sink_mass": (_virtual_share(block, z, s, within), any_mass),
         "entropy": (binary + from_content + from_within, any_mass),
         "entropy_sink": (binary, any_mass),
         "entropy_content": (from_content, any_mass),
@@ -211,6 +213,15 @@ def _tile_values(
     for eps in SHARE_THRESHOLDS:
         values[f"over_{eps}"] = (s > eps, any_mass)
     return values
+
+
+def _virtual_share(block: RowBlock, z: np.ndarray, s: np.ndarray, within: _Parts) -> np.ndarray:
+    """Share of the row on the virtual sink's column, 0 without one."""
+    if not block.virtual:
+        return np.zeros_like(s)
+    with np.errstate(invalid="ignore"):
+        share = s * np.exp(z[..., -1].astype(np.float64) - within.log_total)
+    return np.where(s > 0, share, 0.0)
 
 
 @dataclass(frozen=True)

@@ -139,6 +139,7 @@ class TextDocuments:
         self._padding_side = _padding_side(tokenizer, self._position_ids)
         self._truncated = 0
         tokens = [self._tokens(text, number) for number, text in enumerate(texts)]
+        _require_known_ids(model, tokens)
         self._short = [i for i, ids in enumerate(tokens) if len(ids) < _FEWEST_TOKENS]
         self._ids = [ids for ids in tokens if len(ids) >= _FEWEST_TOKENS]
         if not self._ids:
@@ -312,15 +313,37 @@ class ImageDocuments:
 
 def _open_image(image: Any) -> Any:
     if not isinstance(image, (str, Path)):
-        return image
+        grey = getattr(image, "mode", "RGB") != "RGB"  # of PIL: grey, palette, with alpha
+        return image.convert("RGB") if grey else image
     try:
         from PIL import Image
     except ImportError as error:
         raise MissingExtraError(
             'reading image files needs pillow, which is not installed; type: pip install "pillow"'
         ) from error
-    with Image.open(image) as opened:
-        return opened.convert("RGB")
+    try:
+        with Image.open(image) as opened:
+            return opened.convert("RGB")
+    except OSError as error:
+        raise RowError(
+            f"{str(image)!r} is no image that can be opened ({error}): a vision model takes image "
+            "files, PIL images or arrays"
+        ) from error
+
+
+def _require_known_ids(model: torch.nn.Module, tokens: Sequence[np.ndarray]) -> None:
+    try:
+        embeddings = model.get_input_embeddings()
+    except (AttributeError, NotImplementedError):
+        return  # a custom class that doesn't say; what it can't look up it will refuse itself
+    known = getattr(embeddings, "num_embeddings", None)
+    for number, ids in enumerate(tokens):
+        if known is not None and ids.size and not (ids.min() >= 0 and ids.max() < known):
+            bad = int(ids.min() if ids.min() < 0 else ids.max())
+            raise RowError(
+                f"document {number} holds the token id {bad}, and the model knows ids from 0 to "
+                f"{known - 1}: use the model's own tokenizer"
+            )
 
 
 def _summary(lengths: Sequence[int]) -> dict[str, float]:

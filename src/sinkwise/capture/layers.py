@@ -151,7 +151,7 @@ def no_attention_error(model: torch.nn.Module) -> CaptureError:
         "interface (its own attention code, or a forward that was compiled before the capture "
         "began). If it was compiled, pass the model as it was before torch.compile. Otherwise run "
         'it with attn_implementation="eager" and output_attentions=True yourself and pass the '
-        "arrays: sinkwise.rows(outputs.attentions, sink=0)"
+        "arrays: sinkwise.rows(outputs.attentions, sink=0), with causal=True for a decoder"
     )
 
 

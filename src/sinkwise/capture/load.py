@@ -122,7 +122,13 @@ def _load(name: str, where: str, options: dict[str, Any], dtype: Any, device: st
         weights["device_map"] = "auto"
     model = _auto_class(kind).from_pretrained(where, dtype=dtype, **weights)
     if device != "auto":
-        model = model.to(device)
+        try:
+            model = model.to(device)
+        except (RuntimeError, AssertionError) as error:  # no such device, or torch without it
+            raise CaptureError(
+                f'device="{device}" can\'t be used ({str(error).splitlines()[0]}); type "cpu", or '
+                "install a PyTorch that was built for it"
+            ) from error
     model.eval()
     path = Path(where) / options.get("gguf_file", "") if Path(where).exists() else None
     commit = getattr(model.config, "_commit_hash", None) or options.get("revision")

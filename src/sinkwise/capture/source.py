@@ -64,7 +64,8 @@ class ModelRows:
     seed
         With a document's number it decides its query rows.
     batch_size
-        Documents in one forward pass, at most; results don't depend on it.
+        Documents in one forward pass, at most.  Results don't depend on it, save how many rows
+        of padding are counted as left out.
     memory_budget
         Bytes that rows may take at once; by default 60 % of the available memory.
 
@@ -276,6 +277,7 @@ class ModelRows:
             queries=rows.queries,
             heads=self.heads,
             excluded={"padding": padding} if padding else None,
+            virtual=self.layers.has_virtual_sink,
         )
 
     def _forward(self, batch: Batch, recorder: LayoutRecorder | RowRecorder) -> None:

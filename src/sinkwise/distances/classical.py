@@ -51,6 +51,8 @@ def cosine_distance(
         ``"kept"``, ``"dropped"`` or ``"zeroed"`` (for cosine the same as dropped).
     where
         Support that both rows share.
+    logits
+        `p` and `q` hold log-weights, normalised or not.
     sink_logit
         ``(...)`` log-weight of a virtual sink, or a pair with one for each side.
     check

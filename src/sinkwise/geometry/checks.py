@@ -14,6 +14,7 @@ __all__ = [
     "check_logits",
     "check_weights",
     "check_zeros",
+    "residue_tolerance",
     "row_name",
     "sum_tolerance",
     "weight_problem",
@@ -32,6 +33,14 @@ def sum_tolerance(dtype: str, n_keys: int) -> float:
     if dtype == "float16":
         return 2.0**-11 + n_keys * 2.0**-25
     return 1e-5
+
+
+def residue_tolerance(dtype: str, n_keys: int) -> float:
+    """What a row that sums to 1 may leave of 1 by rounding: no virtual sink's mass."""
+    if dtype in ("bfloat16", "float16"):
+        return sum_tolerance(dtype, n_keys)
+    eps = float(np.finfo(dtype if dtype == "float32" else "float64").eps)
+    return eps * (4 + n_keys**0.5)
 
 
 def weight_problem(row: np.ndarray, dtype: str, virtual: bool) -> str | None:
@@ -60,8 +69,8 @@ def weight_problem(row: np.ndarray, dtype: str, virtual: bool) -> str | None:
             return (
                 f"sums to {total:.6g} with maximum {high:.6g}, expected 1. Dropout on attention "
                 "weights scales them like this: call model.eval() first. If these are scores "
-                "from before the softmax, pass logits=True; if they were rounded to half "
-                "precision, pass the half-precision array itself or sw.closure(p)"
+                "from before the softmax, pass logits=True; if they are counts, or were rounded to "
+                "half precision, close them yourself: sw.closure(p)"
             )
         return f"sums to {total:.6g}, expected 1 to within {tolerance:.2g} for {dtype}"
     if total < 1 - tolerance and not virtual:
@@ -103,11 +112,17 @@ def _logit_problem(row: np.ndarray) -> str | None:
     )
 
 
-def check_zeros(xp: Any, zero: Array, name: str, logits: bool) -> None:
+def check_zeros(xp: Any, zero: Array, name: str, logits: bool, virtual: bool) -> None:
     """Raise at the first rounding zero: log-ratios are undefined there."""
     if not bool(xp.any(zero)):
         return
     *row, key = (int(i) for i in np.argwhere(to_numpy(zero))[0])
+    if virtual and key == zero.shape[-1] - 1:
+        raise RowError(
+            f"{row_name(tuple(row))} of `{name}`: nothing is left for the virtual sink, the row "
+            "sums to 1 to rounding, and a log-ratio to 0 is undefined. If there is no learned "
+            "sink, name a key as the sink"
+        )
     what = "log-weight is -inf" if logits else "weight is exactly 0"
     raise RowError(
         f"{row_name(tuple(row))} of `{name}`: the {what} at key {key}, inside the support, and a "

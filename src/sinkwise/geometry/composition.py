@@ -7,7 +7,12 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from sinkwise.errors import RowError
-from sinkwise.geometry.checks import check_logits, check_weights, check_zeros
+from sinkwise.geometry.checks import (
+    check_logits,
+    check_weights,
+    check_zeros,
+    residue_tolerance,
+)
 from sinkwise.geometry.masked import masked_log_softmax, masked_sum
 from sinkwise.geometry.namespace import Array, as_arrays, as_mask, is_concrete
 from sinkwise.geometry.sinks import NO_SINK, VIRTUAL, Sink, check_sink, has_virtual, sink_mask
@@ -37,6 +42,8 @@ class Composition:
         bool, broadcast to the rows: visible keys; rounding zeros among them; the sink set.
     from_logits
         Whether the log-weights are the primary form.
+    virtual
+        Whether the last key is a virtual sink, one that is no token.
     """
 
     xp: Any
@@ -46,6 +53,7 @@ class Composition:
     zero: Array
     sink: Array
     from_logits: bool
+    virtual: bool = False
 
     @property
     def content(self) -> Array:
@@ -99,14 +107,19 @@ def compose(
     check: bool = True,
     need_content: bool = False,
     name: str = "p",
+    dtype: str | None = None,
 ) -> Composition:
-    """Return the composition that the arguments describe, checked where values can be seen."""
+    """Return the composition that the arguments describe, checked where values can be seen.
+
+    `dtype` names the one the weights arrived in, where `p` was already raised from it: it sets
+    how far a row may sum from 1.
+    """
     if sink_logit is not None and not logits:
         raise RowError(
             "sink_logit= belongs to log-weights; pass logits=True with it, or for weights that "
             'sum to less than 1 pass sink="virtual"'
         )
-    dtype = str(getattr(p, "dtype", "float64")).rsplit(".", maxsplit=1)[-1]
+    dtype = dtype or _dtype_name(p)
     extra = () if sink_logit is None else (sink_logit,)
     xp, (x, *rest) = as_arrays(p, *extra)
     if x.ndim == 0:
@@ -126,7 +139,8 @@ def compose(
     asked = sink is not NO_SINK or sink_logit is not None
     sink = sink_mask(xp, x, sink, appended=virtual or sink_logit is not None)
     if virtual or sink_logit is not None:
-        x, support = _append(xp, x, support, rest[0] if rest else None)
+        column = rest[0] if rest else None
+        x, support = _append(xp, x, support, column, dtype, look)
     zero = support & ((x == -math.inf) if logits else (x == 0))
     sink = xp.broadcast_to(sink, support.shape)
     if look and asked:
@@ -140,7 +154,8 @@ def compose(
         total = xp.sum(xp.where(support, x, xp.zeros_like(x)), axis=-1, keepdims=True)
         total = xp.where(total != 0, total, xp.ones_like(total))
         shares = xp.where(support, x / total, xp.zeros_like(x))
-    return Composition(xp, log_weights, shares, support, zero, sink, logits)
+    appended = virtual or sink_logit is not None
+    return Composition(xp, log_weights, shares, support, zero, sink, logits, appended)
 
 
 def compose_pair(
@@ -168,13 +183,11 @@ def compose_pair(
             f"`p` has shape {tuple(x.shape)} and `q` {tuple(y.shape)}: the leading axes must "
             "broadcast and the number of keys must agree"
         ) from None
-    if not logits:  # halves must keep their dtype: it sets the tolerance for the row sums
-        x, y = (p if hasattr(p, "dtype") else x), (q if hasattr(q, "dtype") else y)
     pair = sink_logit if isinstance(sink_logit, tuple) else (sink_logit, sink_logit)
     common = {"sink": sink, "where": where, "logits": logits, "check": check}
     common["need_content"] = need_content
-    a = compose(x, sink_logit=pair[0], name="p", **common)
-    b = compose(y, sink_logit=pair[1], name="q", **common)
+    a = compose(x, sink_logit=pair[0], name="p", dtype=_dtype_name(p), **common)
+    b = compose(y, sink_logit=pair[1], name="q", dtype=_dtype_name(q), **common)
     shape = (*shape[:-1], a.shares.shape[-1])
     shape = _broadcast_shape(shape, _broadcast_shape(tuple(a.shares.shape), tuple(b.shares.shape)))
     return _broadcast(a, shape), _broadcast(b, shape)
@@ -200,7 +213,7 @@ def resolve_zeros(*rows: Composition, zeros: Zeros, check: bool = True) -> tuple
     if zeros == "error":
         for row, name in zip(rows, ("p", "q"), strict=False):
             if check and is_concrete(row.shares):
-                check_zeros(xp, row.zero, name, row.from_logits)
+                check_zeros(xp, row.zero, name, row.from_logits, row.virtual)
         infinite = [xp.full_like(row.log_weights, -math.inf) for row in rows]
         return tuple(
             replace(row, log_weights=xp.where(row.zero, low, row.log_weights))
@@ -244,12 +257,22 @@ def _support(xp: Any, x: Array, where: Array | None) -> Array:
     return xp.broadcast_to(mask, shape)
 
 
-def _append(xp: Any, x: Array, support: Array, column: Array | None) -> tuple[Array, Array]:
+def _append(
+    xp: Any, x: Array, support: Array, column: Array | None, dtype: str, look: bool
+) -> tuple[Array, Array]:
     """Append the virtual sink's column: its logit, or what the weights leave of 1."""
     if column is None:
         rest = 1 - masked_sum(xp, x, support)
-        column = xp.where(rest > 0, rest, xp.zeros_like(rest))
-    column = xp.broadcast_to(column, x.shape[:-1])[..., None]
+        column = xp.where(rest > residue_tolerance(dtype, x.shape[-1]), rest, xp.zeros_like(rest))
+    elif look and bool(xp.any(xp.isnan(column) | (column == math.inf))):
+        raise RowError("sink_logit holds NaN or +inf, expected finite log-weights")
+    try:
+        column = xp.broadcast_to(column, x.shape[:-1])[..., None]
+    except (ValueError, RuntimeError):
+        raise RowError(
+            f"sink_logit has shape {tuple(column.shape)}, which does not broadcast to the rows' "
+            f"{tuple(x.shape[:-1])}"
+        ) from None
     x = xp.concat([x, xp.astype(column, x.dtype)], axis=-1)
     seen = xp.any(support, axis=-1, keepdims=True)
     return x, xp.concat([support, seen], axis=-1)
@@ -258,6 +281,10 @@ def _append(xp: Any, x: Array, support: Array, column: Array | None) -> tuple[Ar
 def _broadcast(row: Composition, shape: tuple[int, ...]) -> Composition:
     fields = ("log_weights", "shares", "support", "zero", "sink")
     return replace(row, **{f: row.xp.broadcast_to(getattr(row, f), shape) for f in fields})
+
+
+def _dtype_name(p: Array) -> str:
+    return str(getattr(p, "dtype", "float64")).rsplit(".", maxsplit=1)[-1]
 
 
 def _broadcast_shape(a: tuple[int, ...], b: tuple[int, ...]) -> tuple[int, ...]:

@@ -30,6 +30,11 @@ def as_arrays(*values: Any) -> tuple[Any, list[Array]]:
     arrays = [v if _is_array(v) else _from_python(v) for v in values]
     library = next((a for a in arrays if not isinstance(a, _NUMPY)), arrays[0])
     xp = _namespace(library)
+    mixed = {_library_name(a) for a in arrays if not isinstance(a, _NUMPY)}
+    if len(mixed) > 1:
+        raise InputTypeError(
+            f"arrays of {' and '.join(sorted(mixed))} in one call: pass all of one library"
+        )
     if not isinstance(library, _NUMPY):
         device = getattr(library, "device", None)
         arrays = [_move(xp, a, device) if isinstance(a, _NUMPY) else a for a in arrays]
@@ -101,6 +106,11 @@ def _from_python(value: Any) -> np.ndarray:
             "an array of NumPy, PyTorch, JAX or CuPy with the keys on its last axis"
         )
     return array
+
+
+def _library_name(array: Array) -> str:
+    name = type(array).__module__.split(".")[0]
+    return "jax" if name.startswith("jax") else name  # its tracers and arrays live apart
 
 
 def _namespace(array: Array) -> Any:

@@ -89,6 +89,11 @@ def replace_zeros(p: Array, *, delta: float, where: Array | None = None) -> Arra
     where
         Support: keys outside it are absent, stay 0 and are never replaced.
 
+    Returns
+    -------
+    Array
+        ``(..., n_keys)``, closed.
+
     Raises
     ------
     RowError
@@ -167,9 +172,19 @@ def clr(
 def perturb(p: Array, q: Array, *, where: Array | None = None, check: bool = True) -> Array:
     """Perturbation ``p ⊕ q``: the product of the parts, re-closed.
 
-    In logits it is addition: one bias vector added to every row is one perturbation.  Absent
-    keys give 0; a zero in either stays zero.  `q` must be a composition too (see
-    :func:`closure`).  O(n) per row.
+    In logits it is addition: one bias vector added to every row is one perturbation.
+
+    Parameters
+    ----------
+    p, q
+        ``(..., n_keys)`` weights; `q` must be a composition too (see :func:`closure`).
+    where, check
+        As in :func:`clr`.
+
+    Returns
+    -------
+    Array
+        ``(..., n_keys)``; absent keys give 0, a zero in either stays 0.  O(n) per row.
 
     Raises
     ------
@@ -195,7 +210,14 @@ def power(p: Array, a: Any, *, where: Array | None = None, check: bool = True) -
     p
         ``(..., n_keys)`` weights.
     a
-        A number, or an array that broadcasts to the leading axes.
+        A finite number, or an array that broadcasts to the leading axes.
+    where, check
+        As in :func:`clr`.
+
+    Returns
+    -------
+    Array
+        ``(..., n_keys)``; absent keys give 0.  O(n) per row.
 
     Raises
     ------
@@ -211,6 +233,8 @@ def power(p: Array, a: Any, *, where: Array | None = None, check: bool = True) -
     row = compose(p, where=where, check=check)
     xp = row.xp
     xp_a, (exponent,) = as_arrays(a)
+    if is_concrete(exponent) and not bool(xp_a.all(xp_a.isfinite(exponent))):
+        raise RowError(f"the exponent {a!r} is not finite: powering is by real numbers")
     if is_concrete(exponent) and bool(xp_a.any(exponent <= 0)):
         (row,) = resolve_zeros(row, zeros="error", check=check)
     exponent = xp.asarray(exponent, dtype=row.shares.dtype)
@@ -240,6 +264,13 @@ def compositional_mean(
         centre lives on the common support.
     zeros
         As in :func:`clr`; ``"exclude"`` takes the common support of the averaged rows.
+    logits, check
+        As in :func:`clr`.
+
+    Returns
+    -------
+    Array
+        `p`'s shape without `axis`; weights, closed, also from logits.
 
     Raises
     ------
@@ -270,7 +301,20 @@ def balance_basis(n_keys: int, *, sink: Sink) -> np.ndarray:
 
     The first row is the sink balance's, then r − 1 within the sink set, then n − 1 within the
     content (the pivot basis).  ``clr(p) @ basis.T`` are ilr coordinates in which the split of
-    the Aitchison distance is a split of coordinates.  ``sink="virtual"`` adds a last column.
+    the Aitchison distance is a split of coordinates.
+
+    Parameters
+    ----------
+    n_keys
+        Number of parts.
+    sink
+        The sink set: an index, a tuple, a mask ``(n_keys,)``, or ``"virtual"``, which adds a
+        last column.
+
+    Returns
+    -------
+    numpy.ndarray
+        ``(n_keys − 1, n_keys)`` float64, rows orthonormal and each of sum 0.
 
     Raises
     ------
@@ -287,8 +331,8 @@ def balance_basis(n_keys: int, *, sink: Sink) -> np.ndarray:
     array([[ 0.8165, -0.4082, -0.4082],
            [ 0.    ,  0.7071, -0.7071]])
     """
-    if n_keys < 1:
-        raise RowError(f"n_keys={n_keys}: a composition has at least one part")
+    if not isinstance(n_keys, int | np.integer) or n_keys < 1:
+        raise RowError(f"n_keys={n_keys!r}: a composition has at least one part")
     virtual = isinstance(sink, str) and sink == VIRTUAL
     mask = np.asarray(sink_mask(np, np.zeros(n_keys), sink, appended=virtual))
     if mask.ndim != 1:
@@ -324,11 +368,18 @@ def ilr(p: Array, *, basis: np.ndarray, logits: bool = False, zeros: Zeros = "er
         ``(..., n_keys)`` weights, or log-weights with ``logits=True``; no absent keys.
     basis
         ``(n_keys − 1, n_keys)``, see :func:`balance_basis`.
+    logits, zeros
+        As in :func:`clr`; ``zeros="exclude"`` gives NaN for a row with a zero.
 
     Returns
     -------
     Array
         ``(..., n_keys − 1)`` in nats; Euclidean distances are Aitchison distances.
+
+    Raises
+    ------
+    RowError
+        As :func:`clr`; if the basis is for another number of keys.
 
     Examples
     --------

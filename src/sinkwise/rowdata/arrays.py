@@ -93,6 +93,8 @@ def rows(
         raise RowError('say what the sink is: sink="first", an index, a tuple or a mask')
     if sink_logit is not None and not logits:
         raise RowError("sink_logit= belongs to log-weights: pass logits=True with it")
+    if not isinstance(zeros, str | float | int) or isinstance(zeros, bool):
+        raise RowError(f'zeros={zeros!r}: expected "error", "exclude" or a share')
     if not isinstance(zeros, str) and not 0 < zeros < 1:
         raise RowError(f"zeros={zeros!r}: a zero is replaced by a share between 0 and 1")
     if isinstance(zeros, str) and zeros not in ("error", "exclude"):
@@ -328,11 +330,17 @@ class Rows:
             queries=document.positions[part],
             heads=self.heads,
             excluded=excluded,
+            virtual=self.virtual,
         )
 
     def _sink_column(self, at: int, queries: np.ndarray, dtype: np.dtype[Any]) -> np.ndarray:
         given = to_numpy(self.sink_logit).astype(dtype)
         n_heads, n_queries = len(self.heads), self.pieces[0].shape[-2]
+        if given.ndim and n_heads not in given.shape:
+            raise RowError(
+                f"sink_logit has shape {given.shape}, expected ({n_heads},) for {n_heads} heads, "
+                "or [..., heads, queries]"
+            )
         if given.ndim <= 1:
             given = np.broadcast_to(given[..., None], (n_heads, n_queries))
         else:

@@ -52,6 +52,8 @@ class RowBlock:
         ``(rows,)`` query positions in the document, real tokens counted from 0.
     excluded
         Query rows of this block left out of every statistic, by reason.
+    virtual
+        Whether the last column is a virtual sink, one that is no token.
     """
 
     document: int
@@ -60,6 +62,7 @@ class RowBlock:
     sink: np.ndarray
     queries: np.ndarray
     excluded: Mapping[str, int] = field(default_factory=dict)
+    virtual: bool = False
 
     @property
     def n_heads(self) -> int:
@@ -111,6 +114,7 @@ def make_block(
     queries: np.ndarray,
     heads: Sequence[HeadId],
     excluded: Mapping[str, int] | None = None,
+    virtual: bool = False,
 ) -> RowBlock:
     """Return the block of the rows that every statistic can use, counting those it leaves out.
 
@@ -127,6 +131,8 @@ def make_block(
         Names for messages, one per head.
     excluded
         Rows already left out by the caller, by reason.
+    virtual
+        Whether the last column is a virtual sink.
 
     Raises
     ------
@@ -154,7 +160,7 @@ def make_block(
     if not keep.all():
         log_weights = log_weights[:, keep]
         support, sink, queries = support[..., keep, :], sink[keep], queries[keep]
-    block = RowBlock(document, log_weights, support, sink, np.asarray(queries), counts)
+    block = RowBlock(document, log_weights, support, sink, np.asarray(queries), counts, virtual)
     _refuse_non_finite(block, heads)
     return block
 

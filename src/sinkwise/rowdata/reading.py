@@ -36,11 +36,16 @@ class Piece:
 
 def read_pieces(weights: Any) -> tuple[list[Piece], tuple[int, ...]]:
     """Return the pieces of `weights` and the layers that have no map."""
-    if getattr(weights, "global_attentions", None) is not None:
+    if hasattr(weights, "global_attentions"):
         raise RowError(
             "these outputs hold global_attentions: the map is banded (window + global columns), so "
             "a column is no position and a sink can't be named. Models of the Longformer kind "
             "are not supported"
+        )
+    if hasattr(weights, "cross_attentions") and hasattr(weights, "encoder_attentions"):
+        raise RowError(
+            "these outputs hold three kinds of attention: pass outputs.encoder_attentions, "
+            "outputs.decoder_attentions (with causal=True) or outputs.cross_attentions"
         )
     if hasattr(weights, "attentions") and not _is_array(weights):
         weights = weights.attentions
@@ -54,7 +59,8 @@ def read_pieces(weights: Any) -> tuple[list[Piece], tuple[int, ...]]:
         raise InputTypeError(
             f"cannot read attention rows from a {type(weights).__name__}; expected an array "
             "[..., heads, queries, keys], outputs.attentions, generate()'s nested tuples or a "
-            "cache with blocks.N.attn.hook_pattern"
+            "cache with blocks.N.attn.hook_pattern. A serving engine holds no attention: load "
+            "the checkpoint as a transformers model"
         )
     if len(weights) == 0:
         raise RowError("an empty sequence of attention maps")
@@ -113,6 +119,9 @@ def _piece(maps: Mapping[int, Any]) -> Piece:
                 "least 3 axes. For one head's map pass map[None]; for single rows use the row "
                 "functions (sw.sink_mass, sw.content_distance, ...)"
             )
+        kind = str(array.dtype).rsplit(".", maxsplit=1)[-1]
+        if not ("float" in kind or "int" in kind or kind == "bool"):
+            raise InputTypeError(f"layer {layer} has dtype {kind}; attention weights are numbers")
         if 0 in shape:
             raise RowError(f"layer {layer} has shape {shape}: an axis is empty")
         if shape[:-3] != tuple(first.shape[:-3]) or shape[-2:] != tuple(first.shape[-2:]):

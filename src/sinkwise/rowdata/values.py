@@ -8,7 +8,7 @@ from typing import Any, Literal
 import numpy as np
 
 from sinkwise.errors import RowError
-from sinkwise.geometry.checks import sum_tolerance, weight_problem
+from sinkwise.geometry.checks import residue_tolerance, sum_tolerance, weight_problem
 
 __all__ = ["Place", "apply_zero_rule", "checked_log_weights"]
 
@@ -84,7 +84,9 @@ def checked_log_weights(
         head, row = (int(i) for i in np.argwhere(~good)[0])
         _explain(values, support, stray, tolerance, virtual, dtype, place, head, row)
     if virtual:
-        rest = np.maximum(1 - total - cross, 0).astype(values.dtype)
+        rest = 1 - total - cross
+        rest = np.where(rest > residue_tolerance(dtype, values.shape[-1]), rest, 0)
+        rest = rest.astype(values.dtype)
         inside = np.concatenate([inside, rest[..., None]], -1)
     else:
         inside = inside / np.where(total > 0, total, 1).astype(values.dtype)[..., None]

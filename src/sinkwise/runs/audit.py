@@ -13,7 +13,7 @@ from typing import Any, Literal
 import numpy as np
 
 from sinkwise.accumulate.documents import DocumentSums, block_sums
-from sinkwise.errors import InputTypeError, RowError, RunError
+from sinkwise.errors import InputTypeError, RowError
 from sinkwise.rowdata import RowSource
 from sinkwise.rowdata.arrays import Rows
 from sinkwise.runs.files import write_json
@@ -23,6 +23,15 @@ from sinkwise.studies.document_store import MemoryStore
 from sinkwise.studies.zero_sensitivity import zero_sensitivity
 
 __all__ = ["audit", "open_audit"]
+
+# what a model's audit takes and rows have already, with the values that say nothing
+_MODEL_OPTIONS: dict[str, Any] = {
+    "sink": "first",
+    "queries": 64,
+    "max_length": None,
+    "documents": None,
+    "batch_size": None,
+}
 
 _log = logging.getLogger(__name__)
 
@@ -67,7 +76,8 @@ def audit(
     seed
         Of the query rows and of the halves behind the intervals.
     batch_size
-        Documents in one forward pass, at most; results don't depend on it.
+        Documents in one forward pass, at most.  Results don't depend on it, save how many rows
+        of padding are counted as left out.
     level
         Two-sided level of intervals.
     out
@@ -111,6 +121,7 @@ def audit(
     >>> found.distances.js_divergence.sel(convention="kept").shape
     (4, 4)
     """
+    _check_options(level, seed, documents, out)
     rows = _source(
         source,
         processor,
@@ -132,7 +143,7 @@ def audit(
     done: frozenset[int] = frozenset()
     kept: dict[int, DocumentSums] = {}
     if folder is not None:
-        settings = _settings(rows, identity, inputs, level)
+        settings = _settings(rows, identity, inputs)
         folder.begin(settings, rows.heads, resume)
         done = frozenset(folder.documents)
     count = len(done)
@@ -149,13 +160,18 @@ def audit(
             progress(count, rows.n_documents)
     store = MemoryStore(kept) if folder is None else folder
     if not store.documents or store.n_rows == 0:
-        raise RowError("no row was left to use; see the exclusions of rows in the documentation")
-    card = {**rows.card(), **identity, "versions": _versions()}
+        reasons = ", ".join(f"{n} {reason}" for reason, n in store.excluded.items())
+        raise RowError(
+            f"no row is left to use ({reasons or 'no query can see the sink'}). A row needs its "
+            f"sink and two content keys in sight, and the sink is {sink!r}: name a position that "
+            "every document has"
+        )
+    card = {**rows.card(), **identity, "seed": seed, "versions": _versions()}
     if isinstance(rows, Rows) and not isinstance(rows.zeros, str):
         card["zero_sensitivity"] = zero_sensitivity(rows)
     result = Audit(store, rows.heads, card, level=level, seed=seed)
     if folder is not None:
-        folder.finish(card)
+        folder.finish(card, level)
         write_json(folder.path / "summary.json", result.summary())
     return result
 
@@ -179,41 +195,52 @@ def open_audit(folder: str | Path) -> Audit:
     True
     """
     run = RunFolder(folder)
+    run.require_complete()
     manifest = run.manifest
-    if not manifest.get("complete"):
-        raise RunError(
-            f"the run in {folder} is not finished: {len(run.documents)} documents are done. Go on "
-            "with resume=True (sinkwise audit ... --resume)"
-        )
-    settings = manifest["settings"]
-    return Audit(
-        run,
-        run.heads,
-        manifest["card"],
-        level=settings.get("level", 0.95),
-        seed=settings.get("seed") or 0,
-    )
+    card = manifest["card"]
+    return Audit(run, run.heads, card, level=manifest["level"], seed=card["seed"])
 
 
 def _source(source: Any, processor: Any, inputs: Sequence[Any] | None, **options: Any) -> RowSource:
     if hasattr(source, "blocks") and hasattr(source, "heads"):
         if processor is not None or inputs is not None:
             raise RowError("rows are complete: give no tokenizer and no texts with them")
+        given = [name for name, value in _MODEL_OPTIONS.items() if options[name] != value]
+        if given:
+            raise RowError(
+                f"{given[0]}={options[given[0]]!r} is an option for models: rows have their sink "
+                "and queries already, so make other rows by sw.rows(weights, sink=...)"
+            )
         return source
     if hasattr(source, "shape") or isinstance(source, tuple | list):
         raise InputTypeError(
             "a bare array or tuple of maps has no sink: sw.audit(sw.rows(weights, sink=...))"
         )
+    from sinkwise.capture.interface import require_transformers_model
     from sinkwise.capture.source import ModelRows
 
     if hasattr(source, "model") and hasattr(source, "kind"):  # a LoadedModel
         processor = processor if processor is not None else source.processor
         source = source.model
+    require_transformers_model(source)
     if inputs is None:
         raise RowError("give the texts (or images): sw.audit(model, tokenizer, texts, sink=...)")
     if options["batch_size"] is None:
         del options["batch_size"]
     return ModelRows(source, processor, inputs, **options)
+
+
+def _check_options(level: float, seed: int, documents: int | None, out: Any) -> None:
+    """Look at what would only fail after the work is done."""
+    if isinstance(level, bool) or not isinstance(level, float) or not 0 < level < 1:
+        raise RowError(f"level={level!r}, expected a number between 0 and 1, such as 0.95")
+    for name, number, least in (("seed", seed, 0), ("documents", documents, 1)):
+        if number is None and name == "documents":
+            continue
+        if not isinstance(number, int | np.integer) or number < least:
+            raise RowError(f"{name}={number!r}, expected a whole number of at least {least}")
+    if out is not None and not isinstance(out, str | Path):
+        raise InputTypeError(f"out={out!r}: expected the path of a folder")
 
 
 def _documents(rows: RowSource, done: frozenset[int]) -> Iterator[DocumentSums]:
@@ -232,11 +259,11 @@ def _documents(rows: RowSource, done: frozenset[int]) -> Iterator[DocumentSums]:
 
 
 def _settings(
-    rows: RowSource, identity: dict[str, Any], inputs: Sequence[Any] | None, level: float
+    rows: RowSource, identity: dict[str, Any], inputs: Sequence[Any] | None
 ) -> dict[str, Any]:
     """What must be alike for two blocks to belong to one run."""
     card = {k: v for k, v in rows.card().items() if k not in ("torch", "transformers")}
-    return _jsonable({**card, **identity, "level": level, "inputs_sha256": _digest(rows, inputs)})
+    return _jsonable({**card, **identity, "inputs_sha256": _digest(rows, inputs)})
 
 
 def _digest(rows: RowSource, inputs: Sequence[Any] | None) -> str:

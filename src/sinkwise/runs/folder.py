@@ -87,12 +87,10 @@ class RunFolder:
                     "another folder"
                 )
 
-    def finish(self, card: Mapping[str, Any]) -> None:
-        """Mark the run as complete and keep its card."""
-        write_json(
-            self.path / "manifest.json",
-            {**self.manifest, "complete": True, "card": dict(card)},
-        )
+    def finish(self, card: Mapping[str, Any], level: float) -> None:
+        """Mark the run as complete; keep its card, its documents and the level of its intervals."""
+        ending = {"complete": True, "documents": list(self.documents), "level": level}
+        write_json(self.path / "manifest.json", {**self.manifest, **ending, "card": dict(card)})
         self.__dict__.pop("manifest", None)
 
     @cached_property
@@ -106,6 +104,21 @@ class RunFolder:
                 f"{SCHEMA!r}"
             )
         return found
+
+    def require_complete(self) -> None:
+        """Raise unless the run was finished and every block is still there."""
+        manifest = self.manifest
+        if not manifest.get("complete"):
+            raise RunError(
+                f"the run in {self.path} is not finished: {len(self.documents)} documents are "
+                "done. Go on with resume=True (sinkwise audit ... --resume)"
+            )
+        lost = sorted(set(manifest["documents"]) - set(self.documents))
+        if lost:
+            raise RunError(
+                f"{self._block(lost[0])} is missing, and {len(lost) - 1} more: the run would say "
+                "less than it did. Run again with resume=True (--resume) to compute them anew"
+            )
 
     @property
     def heads(self) -> tuple[HeadId, ...]:

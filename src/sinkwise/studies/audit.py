@@ -19,8 +19,8 @@ from sinkwise.studies.document_halves import DocumentPairs
 from sinkwise.studies.document_store import DocumentStore
 from sinkwise.studies.head_matrix import square
 from sinkwise.studies.regime import regime
-from sinkwise.studies.reversal_table import REVERSAL_NAMES, reversal_table
-from sinkwise.studies.taxonomy import taxonomy
+from sinkwise.studies.reversal_table import REVERSAL_COLUMNS, REVERSAL_NAMES, reversal_table
+from sinkwise.studies.taxonomy import TAXONOMY_COLUMNS, taxonomy
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -30,6 +30,7 @@ __all__ = ["Audit"]
 
 PROFILE = (
     "sink_mass",
+    "virtual_sink_mass",
     "sink_balance",
     "content_dispersion",
     "content_dispersion_per_part",
@@ -56,6 +57,7 @@ CONVENTIONS = ("kept", "dropped")
 
 _UNITS = {
     "sink_mass": "share",
+    "virtual_sink_mass": "share",
     "content_angle": "rad",
     "cosine": "1",
     "euclidean": "share",
@@ -112,7 +114,8 @@ class Audit:
     def profile(self) -> xr.Dataset:
         """What each head does: an ``xarray.Dataset`` over ``head``.
 
-        Variables `sink_mass`, `sink_balance`, `content_dispersion` (and `_per_part`), `entropy`
+        Variables `sink_mass`, `virtual_sink_mass` (the part of it on a learned sink or another
+        column that is no token), `sink_balance`, `content_dispersion` (and `_per_part`), `entropy`
         and its exact split, `content_entropy`, `share_over` over ``eps`` (share of rows whose
         sink mass is above it), `rows`; each with its interval as ``NAME_low`` and
         ``NAME_high`` (delete-one-document jackknife, NaN for fewer than 2 documents).  Entropies,
@@ -250,7 +253,7 @@ class Audit:
                 "sink_mass": self._sink_mass(),
                 "not_compared": [n for n in REVERSAL_NAMES if n not in self._comparable],
                 "reversals": self._reversals.to_dict("records"),
-                "taxonomy": self._taxonomy.to_dict("records"),
+                "taxonomy": [_with_lesser_ceiling(r) for r in self._taxonomy.to_dict("records")],
                 "regime": regime(self.profile.sink_mass.to_numpy())
                 if len(self.heads) > 1
                 else None,
@@ -287,7 +290,7 @@ class Audit:
         if len(self.heads) < 3 or len(usable) < 2:
             import pandas as pd
 
-            return pd.DataFrame()
+            return pd.DataFrame(columns=REVERSAL_COLUMNS)
         return reversal_table(
             usable,
             len(self.heads),
@@ -302,7 +305,7 @@ class Audit:
         if len(self.heads) < 3 or len(self._comparable) < 2:
             import pandas as pd
 
-            return pd.DataFrame()
+            return pd.DataFrame(columns=TAXONOMY_COLUMNS)
         return taxonomy(
             self._comparable, len(self.heads), seed=self.seed, level=self.level, heads=self.heads
         )
@@ -352,6 +355,13 @@ class Audit:
             f"{prefix}index": (dim, [h.index for h in self.heads]),
             f"{prefix}label": (dim, [h.label for h in self.heads]),
         }
+
+
+def _with_lesser_ceiling(record: dict[str, Any]) -> dict[str, Any]:
+    """Add what two clusterings can reach: no more than the shakier one agrees with itself."""
+    ceilings = [record["ceiling_first"], record["ceiling_second"]]
+    sizes = {"first": record["sizes_first"], "second": record["sizes_second"]}
+    return {**record, "ceiling": float(np.min(ceilings)), "sizes": sizes}
 
 
 def _plain(value: Any) -> Any:

@@ -34,7 +34,7 @@ def pair_bounds(sink_mass: np.ndarray) -> dict[str, np.ndarray]:
     Parameters
     ----------
     sink_mass
-        m, ``(...)`` in [0, 1].
+        m, ``(...)`` in [0, 1]; NaN where two heads share no row, and then so are the bounds.
 
     Returns
     -------
@@ -53,8 +53,8 @@ def pair_bounds(sink_mass: np.ndarray) -> dict[str, np.ndarray]:
     0.9412
     """
     m = np.asarray(sink_mass, dtype=np.float64)
-    if not ((m >= 0) & (m <= 1)).all():
-        raise RowError(f"a sink mass of {m.min()} or {m.max()} lies outside [0, 1]")
+    if ((m < 0) | (m > 1)).any():
+        raise RowError(f"a sink mass of {np.nanmin(m)} or {np.nanmax(m)} lies outside [0, 1]")
     rest = 1 - m
     return {
         "cosine": 1 - m**2 / (m**2 + rest**2),

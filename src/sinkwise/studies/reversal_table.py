@@ -19,7 +19,22 @@ from sinkwise.studies.head_matrix import condensed_pair
 from sinkwise.studies.resolved import resolved_rates
 from sinkwise.studies.reversal import anchor_ranks, rate_from_ranks, sample_triples
 
-__all__ = ["REVERSAL_NAMES", "reversal_table"]
+__all__ = ["REVERSAL_COLUMNS", "REVERSAL_NAMES", "reversal_table"]
+
+REVERSAL_COLUMNS = (
+    "first",
+    "second",
+    "rate",
+    "resolved_rate",
+    "resolved_share",
+    "low",
+    "high",
+    "bias",
+    "smallest_detectable",
+    "sampled_rate",
+    "note",
+)
+"""Columns of the table, there also when it is empty."""
 
 REVERSAL_NAMES = (
     "content",
@@ -154,7 +169,7 @@ def reversal_table(
                 "note": interval.note,
             }
         )
-    return pd.DataFrame(found)
+    return pd.DataFrame(found, columns=REVERSAL_COLUMNS)
 
 
 def _half_triples(n_heads: int, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

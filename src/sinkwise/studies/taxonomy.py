@@ -25,7 +25,25 @@ from sinkwise.studies.document_halves import (
 )
 from sinkwise.studies.head_matrix import square
 
-__all__ = ["TAXONOMY_NAMES", "taxonomy"]
+__all__ = ["TAXONOMY_COLUMNS", "TAXONOMY_NAMES", "taxonomy"]
+
+TAXONOMY_COLUMNS = (
+    "first",
+    "second",
+    "method",
+    "k",
+    "ari",
+    "low",
+    "high",
+    "bias",
+    "ceiling_first",
+    "ceiling_second",
+    "sizes_first",
+    "sizes_second",
+    "degenerate",
+    "note",
+)
+"""Columns of the table, there also when it is empty."""
 
 TAXONOMY_NAMES = (
     "content",
@@ -177,7 +195,7 @@ def taxonomy(
                     "note": interval.note,
                 }
             )
-    return pd.DataFrame(found)
+    return pd.DataFrame(found, columns=TAXONOMY_COLUMNS)
 
 
 def _half_matrices(documents: DocumentPairs, n_heads: int, parted: np.ndarray) -> list[np.ndarray]:
