@@ -10,14 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sinkwise.accumulate.intervals import jackknife_mean
-from sinkwise.accumulate.profile import SHARE_THRESHOLDS
 from sinkwise.errors import RowError
 from sinkwise.rowdata import HeadId
+from sinkwise.studies.audit_summary import audit_summary
+from sinkwise.studies.audit_tables import CONVENTIONS, distance_dataset, profile_dataset
 from sinkwise.studies.bands import BANDS_NEED, bands
 from sinkwise.studies.document_halves import DocumentPairs
 from sinkwise.studies.document_store import DocumentStore
-from sinkwise.studies.head_matrix import square
 from sinkwise.studies.regime import regime
 from sinkwise.studies.reversal_table import REVERSAL_COLUMNS, REVERSAL_NAMES, reversal_table
 from sinkwise.studies.taxonomy import TAXONOMY_COLUMNS, taxonomy
@@ -27,43 +26,6 @@ if TYPE_CHECKING:
     import xarray as xr
 
 __all__ = ["Audit"]
-
-PROFILE = (
-    "sink_mass",
-    "virtual_sink_mass",
-    "sink_balance",
-    "content_dispersion",
-    "content_dispersion_per_part",
-    "entropy",
-    "entropy_sink",
-    "entropy_content",
-    "entropy_within_sink",
-    "content_entropy",
-)
-MEANS = (
-    "content",
-    "content_angle",
-    "aitchison",
-    "dispersion",
-    "direction",
-    "balance",
-    "within_sink",
-    "larger_content_mass",
-    "cosine_ceiling",
-)
-SQUARES = ("content", "aitchison", "dispersion", "direction", "balance", "within_sink")
-CLASSICAL = ("cosine", "js_divergence", "euclidean")
-CONVENTIONS = ("kept", "dropped")
-
-_UNITS = {
-    "sink_mass": "share",
-    "virtual_sink_mass": "share",
-    "content_angle": "rad",
-    "cosine": "1",
-    "euclidean": "share",
-    "larger_content_mass": "share",
-    "cosine_ceiling": "1",
-}
 
 
 class Audit:
@@ -121,24 +83,7 @@ class Audit:
         ``NAME_high`` (delete-one-document jackknife, NaN for fewer than 2 documents).  Entropies,
         balances and dispersions in nats.
         """
-        import xarray as xr
-
-        variables: dict[str, Any] = {}
-        for name in PROFILE:
-            unit = {"units": _UNITS.get(name, "nat")}
-            interval = jackknife_mean(*self._store.profile(name), level=self.level)
-            for suffix, value in zip(("", "_low", "_high"), interval, strict=True):
-                variables[name + suffix] = (("head",), value, unit)
-        over = [
-            jackknife_mean(*self._store.profile(f"over_{eps}"), level=self.level)
-            for eps in SHARE_THRESHOLDS
-        ]
-        for i, suffix in enumerate(("", "_low", "_high")):
-            value = np.stack([interval[i] for interval in over], axis=-1)
-            variables["share_over" + suffix] = (("head", "eps"), value, {"units": "share of rows"})
-        variables["rows"] = (("head",), self._store.profile("sink_mass")[1].sum(0))
-        coords = self._head_coords("head") | {"eps": list(SHARE_THRESHOLDS)}
-        return xr.Dataset(variables, coords, {"level": self.level})
+        return profile_dataset(self._store, self.heads, self.level)
 
     @cached_property
     def distances(self) -> xr.Dataset:
@@ -151,20 +96,7 @@ class Audit:
         `larger_content_mass` and `cosine_ceiling`, what the closed-form bands are made of.  NaN
         where two heads share no row.
         """
-        import xarray as xr
-
-        names = self._store.pair_names
-        variables: dict[str, Any] = {}
-        for name in (n for n in MEANS if n in names):
-            variables[name] = self._variable(name, self._matrix(name))
-        for name in (n for n in SQUARES if f"{n}_sq" in names):
-            variables[f"{name}_rms"] = self._variable(name, np.sqrt(self._matrix(f"{name}_sq")))
-        for name in CLASSICAL:
-            found = [self._matrix(f"{name}/{c}") for c in CONVENTIONS]
-            unit = {"units": _UNITS.get(name, "nat")}
-            variables[name] = (("convention", "head", "other"), np.stack(found), unit)
-        coords = self._head_coords("head") | self._head_coords("other", "other_")
-        return xr.Dataset(variables, coords | {"convention": list(CONVENTIONS)})
+        return distance_dataset(self._store, self.heads)
 
     def reversals(self) -> pd.DataFrame:
         """How often two measures disagree on which of two heads is nearer to a third.
@@ -198,6 +130,13 @@ class Audit:
         means = {n: pairs.distances() for n, pairs in found.items() if pairs.counts.any()}
         return bands(means, len(self.heads))
 
+    def regime(self) -> dict[str, Any] | None:
+        """Whether sink masses alone warn that classical verdicts flip; None for a single head.
+
+        See :func:`~sinkwise.studies.regime.regime`.
+        """
+        return regime(self.profile.sink_mass.to_numpy()) if len(self.heads) > 1 else None
+
     def grid(self, name: str) -> xr.DataArray:
         """Return a profile variable as layers × heads, NaN where a layer has fewer heads.
 
@@ -225,6 +164,8 @@ class Audit:
             grid, {"layer": layers, "index": np.arange(width)}, ("layer", "index"), name
         )
 
+    # -- what leaves the audit --------------------------------------------------------------
+
     def card(self) -> dict[str, Any]:
         """Return the convention card: all that a reader needs to compare two results."""
         return {
@@ -239,29 +180,7 @@ class Audit:
 
     def summary(self) -> dict[str, Any]:
         """Return the content of ``summary.json``; NaN becomes None."""
-        return _plain(
-            {
-                "schema": "sinkwise.summary/1",
-                "model": self._card.get("model"),
-                "sink": self._card.get("sink"),
-                "conventions": list(CONVENTIONS),
-                "heads": len(self.heads),
-                "layers": len({h.layer for h in self.heads}),
-                "documents": len(self._store.documents),
-                "rows": self._store.n_rows,
-                "rows_excluded": self._store.excluded,
-                "sink_mass": self._sink_mass(),
-                "not_compared": [n for n in REVERSAL_NAMES if n not in self._comparable],
-                "reversals": self._reversals.to_dict("records"),
-                "taxonomy": [_with_lesser_ceiling(r) for r in self._taxonomy.to_dict("records")],
-                "regime": regime(self.profile.sink_mass.to_numpy())
-                if len(self.heads) > 1
-                else None,
-                "versions": self._card.get("versions", {}),
-                "seed": self._card.get("seed", self.seed),
-                "card": self.card(),
-            }
-        )
+        return audit_summary(self, self._store)
 
     def report(self, path: str | Path) -> Path:
         """Write the report, one self-contained HTML page, and return its path.
@@ -283,6 +202,11 @@ class Audit:
         """The measures that every two heads have: a verdict needs all three distances."""
         found = {name: self._store.pairs(name) for name in REVERSAL_NAMES}
         return {n: pairs for n, pairs in found.items() if np.isfinite(pairs.distances()).all()}
+
+    @property
+    def not_compared(self) -> tuple[str, ...]:
+        """Measures by which some two heads have no distance, so that verdicts can't be had."""
+        return tuple(n for n in REVERSAL_NAMES if n not in self._comparable)
 
     @cached_property
     def _reversals(self) -> pd.DataFrame:
@@ -309,69 +233,3 @@ class Audit:
         return taxonomy(
             self._comparable, len(self.heads), seed=self.seed, level=self.level, heads=self.heads
         )
-
-    def _sink_mass(self) -> dict[str, Any]:
-        sums, counts = self._store.profile("sink_mass")
-        value, low, high = jackknife_mean(sums.sum(1), counts.sum(1), level=self.level)
-        layers = sorted({h.layer for h in self.heads})
-        by_layer = []
-        for layer in layers:
-            mine = [i for i, h in enumerate(self.heads) if h.layer == layer]
-            parts = jackknife_mean(sums[:, mine].sum(1), counts[:, mine].sum(1), level=self.level)
-            by_layer.append(
-                {"layer": layer}
-                | dict(zip(("mean", "low", "high"), map(float, parts), strict=True))
-            )
-        per_head = sums.sum(0) / counts.sum(0)
-        share_over = []
-        for eps in SHARE_THRESHOLDS:
-            over, rows = self._store.profile(f"over_{eps}")
-            share_over.append(
-                {
-                    "eps": eps,
-                    "share": float(np.mean(per_head > eps)),  # of heads, by their mean
-                    "share_of_rows": float(over.sum() / rows.sum()),
-                }
-            )
-        return {
-            "mean": float(value),
-            "low": float(low),
-            "high": float(high),
-            "by_layer": by_layer,
-            "share_over": share_over,
-        }
-
-    def _matrix(self, name: str) -> np.ndarray:
-        return square(self._store.pairs(name).distances(), len(self.heads))
-
-    @staticmethod
-    def _variable(name: str, matrix: np.ndarray) -> tuple[tuple[str, str], np.ndarray, dict]:
-        return ("head", "other"), matrix, {"units": _UNITS.get(name, "nat")}
-
-    def _head_coords(self, dim: str, prefix: str = "") -> dict[str, Any]:
-        return {
-            dim: np.arange(len(self.heads)),
-            f"{prefix}layer": (dim, [h.layer for h in self.heads]),
-            f"{prefix}index": (dim, [h.index for h in self.heads]),
-            f"{prefix}label": (dim, [h.label for h in self.heads]),
-        }
-
-
-def _with_lesser_ceiling(record: dict[str, Any]) -> dict[str, Any]:
-    """Add what two clusterings can reach: no more than the shakier one agrees with itself."""
-    ceilings = [record["ceiling_first"], record["ceiling_second"]]
-    sizes = {"first": record["sizes_first"], "second": record["sizes_second"]}
-    return {**record, "ceiling": float(np.min(ceilings)), "sizes": sizes}
-
-
-def _plain(value: Any) -> Any:
-    """Return `value` as what JSON holds: no NumPy numbers, no NaN."""
-    if isinstance(value, Mapping):
-        return {str(k): _plain(v) for k, v in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(v) for v in value]
-    if isinstance(value, np.generic):
-        value = value.item()
-    if isinstance(value, float) and not np.isfinite(value):
-        return None
-    return value

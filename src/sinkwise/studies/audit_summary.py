@@ -1,0 +1,95 @@
+"""The content of ``summary.json``: an audit in numbers that any language reads."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from sinkwise.accumulate.intervals import jackknife_mean
+from sinkwise.accumulate.profile import SHARE_THRESHOLDS
+from sinkwise.studies.document_store import DocumentStore
+
+if TYPE_CHECKING:
+    from sinkwise.studies.audit import Audit
+
+__all__ = ["SCHEMA", "audit_summary"]
+
+SCHEMA = "sinkwise.summary/1"
+
+
+def audit_summary(audit: Audit, store: DocumentStore) -> dict[str, Any]:
+    """Return every finding of `audit` as what JSON holds; NaN becomes None."""
+    card = audit.card()
+    return _plain(
+        {
+            "schema": SCHEMA,
+            "model": card.get("model"),
+            "sink": card.get("sink"),
+            "conventions": card["conventions"],
+            "heads": len(audit.heads),
+            "layers": len({h.layer for h in audit.heads}),
+            "documents": len(store.documents),
+            "rows": store.n_rows,
+            "rows_excluded": store.excluded,
+            "sink_mass": _sink_mass(audit, store),
+            "not_compared": list(audit.not_compared),
+            "reversals": audit.reversals().to_dict("records"),
+            "taxonomy": [_with_lesser_ceiling(r) for r in audit.taxonomy().to_dict("records")],
+            "regime": audit.regime(),
+            "versions": card.get("versions", {}),
+            "seed": card.get("seed", audit.seed),
+            "card": card,
+        }
+    )
+
+
+def _sink_mass(audit: Audit, store: DocumentStore) -> dict[str, Any]:
+    sums, counts = store.profile("sink_mass")
+    value, low, high = jackknife_mean(sums.sum(1), counts.sum(1), level=audit.level)
+    by_layer = []
+    for layer in sorted({h.layer for h in audit.heads}):
+        mine = [i for i, h in enumerate(audit.heads) if h.layer == layer]
+        parts = jackknife_mean(sums[:, mine].sum(1), counts[:, mine].sum(1), level=audit.level)
+        by_layer.append(
+            {"layer": layer} | dict(zip(("mean", "low", "high"), map(float, parts), strict=True))
+        )
+    per_head = sums.sum(0) / counts.sum(0)
+    share_over = []
+    for eps in SHARE_THRESHOLDS:
+        over, rows = store.profile(f"over_{eps}")
+        share_over.append(
+            {
+                "eps": eps,
+                "share": float(np.mean(per_head > eps)),  # of heads, by their mean
+                "share_of_rows": float(over.sum() / rows.sum()),
+            }
+        )
+    return {
+        "mean": float(value),
+        "low": float(low),
+        "high": float(high),
+        "by_layer": by_layer,
+        "share_over": share_over,
+    }
+
+
+def _with_lesser_ceiling(record: dict[str, Any]) -> dict[str, Any]:
+    """Add what two clusterings can reach: no more than the shakier one agrees with itself."""
+    ceilings = [record["ceiling_first"], record["ceiling_second"]]
+    sizes = {"first": record["sizes_first"], "second": record["sizes_second"]}
+    return {**record, "ceiling": float(np.min(ceilings)), "sizes": sizes}
+
+
+def _plain(value: Any) -> Any:
+    """Return `value` as what JSON holds: no NumPy numbers, no NaN."""
+    if isinstance(value, Mapping):
+        return {str(k): _plain(v) for k, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(v) for v in value]
+    if isinstance(value, np.generic):
+        value = value.item()
+    if isinstance(value, float) and not np.isfinite(value):
+        return None
+    return value
