@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from sinkwise.report.bands import BAND_METRICS, band
-from sinkwise.report.guide import GUIDE
 from sinkwise.report.snapshot import AuditLike, level_words
 from sinkwise.report.story import CLASSICAL, classical_reversals
 from sinkwise.report.wording import interval, metric_title, number, percent, plain, short_title
+from sinkwise.studies.guide import GUIDE
 
 __all__ = [
     "Node",
@@ -172,8 +172,8 @@ def guide_table() -> Table:
     """The guide's questions."""
     return Table(
         "Questions, estimators and their limits",
-        ["question", "estimator", "safe", "misleads when"],
-        [[a.question, a.estimator, a.safe, a.misleads] for a in GUIDE],
+        ["question", "estimator", "safe", "misleads", "report"],
+        [[a.question, a.estimator, a.safe, a.misleads, a.report] for a in GUIDE],
     )
 
 
