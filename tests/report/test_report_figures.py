@@ -10,10 +10,10 @@ import xarray as xr
 
 from sinkwise.errors import RowError
 from sinkwise.report.bands import band, row_ceiling
-from sinkwise.report.channels import channel_shares, channel_shares_by_layer
 from sinkwise.report.figures import FIGURES, draw, sink_grid
 from sinkwise.report.ordering import shared_order
 from sinkwise.report.snapshot import has_matrix, layer_means, matrix_of
+from sinkwise.studies.channels import channel_shares, channel_shares_by_layer
 
 
 @pytest.mark.parametrize("name", sorted(FIGURES))

@@ -12,11 +12,11 @@ import numpy as np
 
 from sinkwise.errors import RowError
 from sinkwise.report.bands import BAND_METRICS, band, row_ceiling
-from sinkwise.report.channels import CHANNELS, channel_shares, channel_shares_by_layer
 from sinkwise.report.ordering import HeadOrder, shared_order
 from sinkwise.report.snapshot import AuditLike, layer_means, level_words, matrix_of
 from sinkwise.report.theme import COLOURS, SEQUENTIAL, graph_objects, new_figure
 from sinkwise.report.wording import interval, label, metric_title, number, percent, short_title
+from sinkwise.studies.channels import CHANNELS, channel_shares, channel_shares_by_layer
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go

@@ -17,12 +17,12 @@ from sinkwise.errors import MissingExtraError
 from sinkwise.report import figures as draw
 from sinkwise.report import tables
 from sinkwise.report.bands import BAND_METRICS, band
-from sinkwise.report.channels import CHANNELS, channel_shares
 from sinkwise.report.ordering import HeadOrder, shared_order
 from sinkwise.report.snapshot import AuditLike, Snapshot, condensed, has_matrix, matrix_of
 from sinkwise.report.story import key_figures, methods_paragraph, verdict
 from sinkwise.report.theme import CONFIG
 from sinkwise.report.wording import count_of, metric_title, number, percent, plain
+from sinkwise.studies.channels import CHANNELS, channel_shares
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
