@@ -17,7 +17,7 @@ from sinkwise.studies.audit_tables import CONVENTIONS, distance_dataset, profile
 from sinkwise.studies.bands import BANDS_NEED, bands
 from sinkwise.studies.document_halves import DocumentPairs
 from sinkwise.studies.document_store import DocumentStore
-from sinkwise.studies.regime import regime
+from sinkwise.studies.regime import regime, sink_dispersion
 from sinkwise.studies.reversal_table import REVERSAL_COLUMNS, REVERSAL_NAMES, reversal_table
 from sinkwise.studies.taxonomy import TAXONOMY_COLUMNS, taxonomy
 
@@ -133,9 +133,12 @@ class Audit:
     def regime(self) -> dict[str, Any] | None:
         """Whether sink masses alone warn that classical verdicts flip; None for a single head.
 
-        See :func:`~sinkwise.studies.regime.regime`.
+        See :func:`~sinkwise.studies.regime.regime`; what happened then says
+        :func:`~sinkwise.studies.regime.regime_outcome`.
         """
-        return regime(self.profile.sink_mass.to_numpy()) if len(self.heads) > 1 else None
+        if len(self.heads) < 2:
+            return None
+        return regime(sink_dispersion(*self._store.profile("sink_mass"), level=self.level))
 
     def grid(self, name: str) -> xr.DataArray:
         """Return a profile variable as layers × heads, NaN where a layer has fewer heads.
@@ -194,6 +197,11 @@ class Audit:
         page = importlib.import_module("sinkwise.report.page")
         page.write_report(self, path)
         return Path(path)
+
+    @property
+    def store(self) -> DocumentStore:
+        """The per-document sums behind every table, for studies over several audits."""
+        return self._store
 
     # -- parts ----------------------------------------------------------------------------
 
