@@ -8,18 +8,25 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.cluster.hierarchy import fcluster, linkage
 from scipy.spatial.distance import pdist, squareform
+from sklearn.cluster import SpectralClustering
 from sklearn.metrics import adjusted_rand_score
 
 from sinkwise.errors import RowError
 from sinkwise.rowdata import HeadId
 from sinkwise.studies.clustering import (
+    FINDS_NUMBER,
     METHODS,
+    NOISE,
     adjusted_rand_index,
     cluster_heads,
+    cluster_sizes,
     head_linkage,
+    is_degenerate,
+    noise_apart,
     silhouettes,
 )
 from sinkwise.studies.document_halves import DocumentPairs
+from sinkwise.studies.half_clusterings import FEW_PARTINGS_NOTE
 from sinkwise.studies.head_map import head_map, raw_stress
 from sinkwise.studies.taxonomy import TAXONOMY_NAMES, taxonomy
 
@@ -37,6 +44,14 @@ COLUMNS = {
     "sizes_second",
     "degenerate",
 }
+
+
+TAKES_K = tuple(m for m in METHODS if m not in FINDS_NUMBER)
+
+
+def number(method, k):
+    """`k`, unless the method finds it."""
+    return None if method in FINDS_NUMBER else k
 
 
 def grouped(rng, *, heads=24, groups=4, apart=8.0):
@@ -71,12 +86,12 @@ def test_F2_float32_rounding_is_symmetrised_and_real_asymmetry_raises(method):
     noisy = d.astype(np.float32)
     noisy[1, 2] += np.float32(1e-7)
     before = noisy.copy()
-    labels = cluster_heads(noisy, k=4, method=method)
+    labels = cluster_heads(noisy, k=number(method, 4), method=method)
     assert adjusted_rand_index(labels, groups) == 1.0
     np.testing.assert_array_equal(noisy, before)
     d[1, 2] += 2e-3
     with pytest.raises(RowError, match="must be symmetric"):
-        cluster_heads(d, k=4, method=method)
+        cluster_heads(d, k=number(method, 4), method=method)
 
 
 def test_F4_nonzero_diagonal_raises_and_zeroed_gives_the_right_silhouette():
@@ -141,7 +156,7 @@ def test_average_linkage_is_scipys_cut(seed, heads, data):
     assert adjusted_rand_index(cluster_heads(d, k=k), theirs) == 1.0
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", TAKES_K)
 def test_ties_still_give_k_clusters(method):
     equal = np.ones((7, 7)) - np.eye(7)
     for k in (2, 3, 6):
@@ -150,7 +165,11 @@ def test_ties_still_give_k_clusters(method):
 
 @pytest.mark.parametrize("method", METHODS)
 def test_identical_heads_do_not_break_clustering(method):
-    assert len(cluster_heads(np.zeros((6, 6)), k=3, method=method)) == 6
+    assert len(cluster_heads(np.zeros((6, 6)), k=number(method, 3), method=method)) == 6
+    # four groups of coinciding heads: nothing splits one, and HDBSCAN finds them all
+    d = np.abs(np.subtract.outer(np.arange(24) // 6, np.arange(24) // 6)).astype(float)
+    labels = cluster_heads(d, k=number(method, 4), method=method)
+    assert adjusted_rand_index(labels, np.arange(24) // 6) == 1.0
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -158,9 +177,69 @@ def test_parted_groups_are_found_whatever_the_order_of_heads(method):
     rng = np.random.default_rng(3)
     points, groups = grouped(rng)
     order = rng.permutation(len(points))
-    labels = cluster_heads(pdist(points[order]), k=4, method=method)
+    labels = cluster_heads(pdist(points[order]), k=number(method, 4), method=method)
     assert adjusted_rand_index(labels, groups[order]) == 1.0
     assert labels[0] == 0 and set(labels) == {0, 1, 2, 3}
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_clusterings_repeat_and_leave_the_matrix_alone(method):
+    d = squareform(pdist(np.random.default_rng(21).normal(size=(40, 3))))
+    before = d.copy()
+    first = cluster_heads(d, k=number(method, 5), method=method)
+    np.testing.assert_array_equal(first, cluster_heads(d, k=number(method, 5), method=method))
+    np.testing.assert_array_equal(d, before)
+    # the unit of the distance is none of a clustering's business
+    np.testing.assert_array_equal(
+        first, cluster_heads(1024 * d, k=number(method, 5), method=method)
+    )
+
+
+def test_heads_in_no_cluster_are_labelled_so_and_stand_alone_in_the_index():
+    rng = np.random.default_rng(22)
+    points = np.concatenate([rng.normal(size=(10, 2)), 50 + rng.normal(size=(10, 2))])
+    points = np.concatenate([points, [[500.0, 0], [0, 900.0]]])
+    labels = cluster_heads(pdist(points), method="hdbscan")
+    assert labels.tolist() == [0] * 10 + [1] * 10 + [NOISE] * 2
+    assert cluster_sizes(labels) == (10, 10) and not is_degenerate(labels)
+    assert noise_apart(labels).tolist() == [0] * 10 + [1] * 10 + [2, 3]
+    # two clusterings that leave the same heads out do not agree on them
+    other = labels.copy()
+    other[:20] = np.arange(20) % 2
+    apart = adjusted_rand_index(noise_apart(labels), noise_apart(other))
+    assert apart < adjusted_rand_index(labels, other)
+
+
+@pytest.mark.parametrize(
+    ("labels", "want"),
+    [
+        ([0] * 19 + [1], True),
+        ([0] * 18 + [1, 1], False),
+        ([NOISE] * 19 + [0], True),
+        ([NOISE] * 20, True),
+        ([0] * 20, True),
+        ([0] * 10 + [NOISE] * 10, False),
+    ],
+)
+def test_over_nine_tenths_in_one_cluster_or_in_none_is_degenerate(labels, want):
+    assert is_degenerate(np.array(labels)) is want
+
+
+def test_hdbscan_takes_no_number_and_the_others_need_one():
+    d = np.ones((8, 8)) - np.eye(8)
+    with pytest.raises(RowError, match="finds the number of clusters: leave k out"):
+        cluster_heads(d, k=3, method="hdbscan")
+    with pytest.raises(RowError, match="k is None, expected 2 to 7"):
+        cluster_heads(d, method="spectral")
+
+
+def test_spectral_is_scikit_learns_on_the_affinity_by_hand():
+    d = squareform(pdist(grouped(np.random.default_rng(23), apart=3.0)[0]))
+    width = np.median(d[np.triu_indices(24, 1)])
+    affinity = np.exp(-(d**2) / (2 * width**2))
+    theirs = SpectralClustering(4, affinity="precomputed", random_state=1, n_init=50)
+    labels = cluster_heads(d, k=4, method="spectral")
+    assert adjusted_rand_index(labels, theirs.fit_predict(affinity)) == 1.0
 
 
 def medoid_cost(d, medoids):
@@ -249,12 +328,17 @@ def test_every_two_measures_are_compared_under_every_method():
     documents = {n: pairs_of(points, rng, noise=0.05) for n in TAXONOMY_NAMES}
     table = taxonomy(documents, 24, k=4, halves=5)
     assert set(table.columns) >= COLUMNS
-    assert len(table) == 2 * 21
+    assert len(table) == 4 * 21
     assert set(table["method"]) == set(METHODS)
     # the groups stand 8 apart, the noise moves distances by a few percent
-    assert (table.ari == 1).all() and (table.low == 1).all() and (table.high == 1).all()
+    assert (table.ari == 1).all()
+    costly = table.method.isin(["spectral", "hdbscan"])
+    assert (table.low[~costly] == 1).all() and (table.high[~costly] == 1).all()
+    assert (table.note[costly] == FEW_PARTINGS_NOTE).all() and table.low[costly].isna().all()
     assert (table.ceiling_first == 1).all() and (table.ceiling_second == 1).all()
-    assert (table.k == 4).all() and not table.degenerate.any()
+    found = table.method == "hdbscan"
+    assert (table.k[~found] == 4).all() and table.k[found].isna().all()
+    assert not table.degenerate.any()
     assert table.sizes_first[0] == (6, 6, 6, 6)
 
 
@@ -301,12 +385,13 @@ def test_number_of_clusters_by_silhouette():
     points, _ = grouped(rng, groups=3)
     pairs = pairs_of(points)
     table = taxonomy({"content": pairs, "aitchison": pairs}, 24, k="silhouette", halves=2)
-    assert (table.k == 3).all()
+    assert (table.k[table.method != "hdbscan"] == 3).all()
 
 
 def test_fewer_heads_than_clusters_lower_the_default():
     pairs = pairs_of(np.random.default_rng(10).normal(size=(4, 2)))
-    assert (taxonomy({"content": pairs, "aitchison": pairs}, 4, halves=2).k == 3).all()
+    table = taxonomy({"content": pairs, "aitchison": pairs}, 4, methods=TAKES_K, halves=2)
+    assert (table.k == 3).all()
 
 
 @pytest.mark.parametrize("documents", [1, 3])
@@ -339,7 +424,8 @@ def agreement_coverage(studies, *, noise, documents=8, heads=24):
             "content": pairs_of(x, rng, documents=documents, noise=noise),
             "aitchison": pairs_of(y, rng, documents=documents, noise=noise),
         }
-        for row in taxonomy(found, heads, k=4, halves=20).itertuples():
+        methods = ("average", "k-medoids")  # the ones with intervals
+        for row in taxonomy(found, heads, k=4, methods=methods, halves=20).itertuples():
             n += 1
             if row.note == "":
                 truth = adjusted_rand_index(

@@ -11,19 +11,35 @@ from scipy.spatial.distance import squareform
 from sinkwise.errors import RowError
 from sinkwise.rowdata import HeadId
 from sinkwise.studies.head_matrix import as_head_matrix
+from sinkwise.studies.neighbourhood_clustering import hdbscan_labels, spectral_labels
 
 __all__ = [
+    "DEGENERATE_SHARE",
+    "FINDS_NUMBER",
     "METHODS",
+    "NOISE",
     "adjusted_rand_index",
     "average_linkage_labels",
     "cluster_heads",
+    "cluster_sizes",
     "head_linkage",
+    "is_degenerate",
     "k_medoids_labels",
+    "noise_apart",
     "silhouettes",
 ]
 
-METHODS = ("average", "k-medoids")
-"""Average linkage, cut at k clusters; and k-medoids."""
+METHODS = ("average", "k-medoids", "spectral", "hdbscan")
+"""Average linkage (as in the literature) cut at k clusters, k-medoids, spectral, and HDBSCAN."""
+
+FINDS_NUMBER = ("hdbscan",)
+"""Methods that take no number of clusters: they find it."""
+
+NOISE = -1
+"""The label of a head in no cluster."""
+
+DEGENERATE_SHARE = 0.9
+"""A clustering with a larger share of the heads in one cluster says next to nothing."""
 
 
 def head_linkage(
@@ -66,20 +82,23 @@ def head_linkage(
 def cluster_heads(
     matrix: np.ndarray,
     *,
-    k: int,
+    k: int | None = None,
     method: str = "average",
     heads: Sequence[HeadId] | None = None,
 ) -> np.ndarray:
-    """Return the cluster of every head, int ``(heads,)`` from 0.
+    """Return the cluster of every head, int ``(heads,)`` from 0, in the order of first heads.
 
     Parameters
     ----------
     matrix
         ``(heads, heads)`` or condensed ``(pairs,)`` distances; not modified.
     k
-        Number of clusters, from 2 to the number of heads less one.
+        Number of clusters, from 2 to the number of heads less one; left out for ``"hdbscan"``.
     method
-        ``"average"`` (average linkage) or ``"k-medoids"``; both are deterministic.
+        ``"average"`` (average linkage), ``"k-medoids"``,
+        :func:`"spectral" <sinkwise.studies.neighbourhood_clustering.spectral_labels>` or
+        :func:`"hdbscan" <sinkwise.studies.neighbourhood_clustering.hdbscan_labels>`, which finds
+        the number itself and labels heads in no cluster -1.  All are deterministic.
     heads
         Names for messages.
 
@@ -92,7 +111,7 @@ def cluster_heads(
     Notes
     -----
     Average linkage chains on log-ratio distances: look at the cluster sizes.  O(heads^2 log
-    heads), or O(heads^2) a swap for k-medoids.
+    heads), or O(heads^2) a swap for k-medoids, O(k heads^2) an iteration for spectral.
 
     Examples
     --------
@@ -102,18 +121,25 @@ def cluster_heads(
     [0, 0, 1, 1]
     """
     values = as_head_matrix(matrix, heads=heads)
-    if not 2 <= k < len(values):
+    if method not in METHODS:
+        raise RowError(f"unknown clustering {method!r}; there are {', '.join(METHODS)}")
+    if method in FINDS_NUMBER:
+        if k is not None:
+            raise RowError(f"k is {k}, but {method} finds the number of clusters: leave k out")
+        return _renumbered(hdbscan_labels(values))
+    if k is None or not 2 <= k < len(values):
         raise RowError(f"k is {k}, expected 2 to {len(values) - 1} clusters of {len(values)} heads")
-    if method == "average":
-        return average_linkage_labels(values, k)
+    if method == "spectral":
+        return _renumbered(spectral_labels(values, k))
     if method == "k-medoids":
         return k_medoids_labels(values, k)
-    raise RowError(f"unknown clustering {method!r}; there are {', '.join(METHODS)}")
+    return average_linkage_labels(values, k)
 
 
 def average_linkage_labels(matrix: np.ndarray, k: int) -> np.ndarray:
     """Cut the average linkage of a checked matrix at exactly `k` clusters, ties included."""
     n = len(matrix)
+    # row numbers from n on are the clusters made by earlier rows
     merges = linkage(squareform(matrix, checks=False), method="average")[: n - k, :2].astype(int)
     root = np.arange(n + len(merges))
     for number in range(len(merges) - 1, -1, -1):
@@ -224,12 +250,51 @@ def adjusted_rand_index(first: np.ndarray, second: np.ndarray) -> float:
     return (together - by_chance) / ((in_a + in_b) / 2 - by_chance)
 
 
+def noise_apart(labels: np.ndarray) -> np.ndarray:
+    """Return labels in which every head of no cluster is a cluster of its own.
+
+    The index of two clusterings counts pairs that share a cluster, and heads in no cluster share
+    none: as one big cluster they would pass for agreement.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> noise_apart(np.array([0, -1, 1, -1])).tolist()
+    [0, 2, 1, 3]
+    """
+    apart = np.array(labels)
+    noise = apart == NOISE
+    apart[noise] = apart.max() + 1 + np.arange(noise.sum())
+    return apart
+
+
+def cluster_sizes(labels: np.ndarray) -> tuple[int, ...]:
+    """Return the heads per cluster, largest first; heads in no cluster are not counted."""
+    inside = np.asarray(labels)[np.asarray(labels) != NOISE]
+    return tuple(sorted((int(n) for n in np.bincount(inside) if n), reverse=True))
+
+
+def is_degenerate(labels: np.ndarray) -> bool:
+    """Return whether over 90 % of the heads share one cluster, or none is in any to speak of.
+
+    An index of such a clustering means little: whatever the other does inside the one cluster
+    goes unseen.
+    """
+    sizes = cluster_sizes(labels)
+    lost = len(labels) - sum(sizes)
+    return max(*sizes, lost, 0) > DEGENERATE_SHARE * len(labels) or len(sizes) + lost < 2
+
+
 def _pairs(counts: np.ndarray) -> float:
     counts = counts.astype(np.float64)
     return float((counts * (counts - 1) / 2).sum())
 
 
 def _renumbered(labels: np.ndarray) -> np.ndarray:
-    """Number clusters from 0 in the order of their first heads."""
-    _, start, inverse = np.unique(labels, return_index=True, return_inverse=True)
-    return np.argsort(np.argsort(start))[inverse]
+    """Number clusters from 0 in the order of their first heads; noise stays noise."""
+    out = np.full(len(labels), NOISE)
+    inside = labels != NOISE
+    if inside.any():
+        _, start, inverse = np.unique(labels[inside], return_index=True, return_inverse=True)
+        out[inside] = np.argsort(np.argsort(start))[inverse]
+    return out
