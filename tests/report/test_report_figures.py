@@ -11,8 +11,9 @@ import xarray as xr
 from sinkwise.errors import RowError
 from sinkwise.report.bands import band, row_ceiling
 from sinkwise.report.figures import FIGURES, draw, sink_grid
+from sinkwise.report.figures.sinks import layer_means
+from sinkwise.report.matrices import has_matrix, matrix_of
 from sinkwise.report.ordering import shared_order
-from sinkwise.report.snapshot import has_matrix, layer_means, matrix_of
 from sinkwise.studies.channels import channel_shares, channel_shares_by_layer
 
 

@@ -8,6 +8,7 @@ import re
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -16,7 +17,6 @@ import pytest
 
 from sinkwise.errors import MissingExtraError
 from sinkwise.report.page import write_report
-from sinkwise.report.snapshot import Snapshot
 
 HERE = Path(__file__).parent
 SECTIONS = [
@@ -143,15 +143,12 @@ def test_a_closing_script_tag_in_a_label_stays_inside_its_json(middling, tmp_pat
         return re.sub(r"\\u00(3c|3e|2f)", lambda m: chr(int(m[1], 16)), escaped(self))
 
     monkeypatch.setattr(go.Figure, "to_json", bare)
-    monkeypatch.setattr("sinkwise.report.figures.label", str)
+    monkeypatch.setattr("sinkwise.report.wording.html.escape", lambda text, quote: text)
     labels = ["</script><b>"] * middling.profile.sizes["head"]
-    audit = Snapshot(
-        middling.profile.assign_coords(label=("head", labels)),
-        middling.distances.assign_coords(label=("head", labels)),
-        middling.reversals(),
-        middling.taxonomy(),
-        middling.card(),
-        middling.summary(),
+    audit = replace(
+        middling,
+        profile=middling.profile.assign_coords(label=("head", labels)),
+        distances=middling.distances.assign_coords(label=("head", labels)),
     )
     text = write_report(audit, tmp_path / "report.html").read_text(encoding="utf-8")
     assert "</script><b>" not in text
@@ -175,15 +172,10 @@ def test_two_heads_and_one_document_say_what_cannot_be_told(tiny, tmp_path):
 
 
 def test_a_sink_set_of_several_keys_has_no_bands(middling, tmp_path):
-    audit = Snapshot.of(middling)
-    without = audit.distances.drop_vars(["larger_content_mass", "cosine_ceiling"])
-    audit = Snapshot(
-        audit.profile,
-        without,
-        audit.reversals(),
-        audit.taxonomy(),
-        {**audit.card(), "sink": "virtual", "zero_sensitivity": None},
-        audit.summary(),
+    audit = replace(
+        middling,
+        distances=middling.distances.drop_vars(["larger_content_mass", "cosine_ceiling"]),
+        card_values={**middling.card(), "sink": "virtual", "zero_sensitivity": None},
     )
     page = read(audit, tmp_path)
     assert "No closed-form ceiling applies" in page.text

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
+from sinkwise.report.entries import entries, entry
 from sinkwise.report.figures import sink_by_layer
-from sinkwise.report.snapshot import Snapshot
-from sinkwise.report.story import (
-    classical_reversals,
-    key_figures,
-    methods_paragraph,
-    verdict,
-)
-from sinkwise.report.tables import Table, classical_table, node, taxonomy_table
+from sinkwise.report.methods import methods_paragraph
+from sinkwise.report.section import Table
+from sinkwise.report.sections.headline import key_figures, verdict
+from sinkwise.report.sections.reversals import classical_reversals, classical_table
+from sinkwise.report.sections.taxonomy import agreement_table
 from sinkwise.report.wording import interval, number, percent, plain
 
 NAN = float("nan")
@@ -67,21 +66,19 @@ def test_card_entries_of_every_kind_read_as_text():
     assert plain([]) == "none"
     assert plain(np.array([0, 1])) == "0, 1"
     assert plain(NAN) == "–"
-    table = node([{"rule": "a", "rate": 0.5}, {"rule": "b", "extra": None}])
+    table = entry([{"rule": "a", "rate": 0.5}, {"rule": "b", "extra": None}], "rules")
     assert isinstance(table, Table)
-    assert table.rows == [["a", "0.5", "–"], ["b", "–", "–"]]
-    assert node({}).text == "none"
-    nested = node({"sink": {"rule": "first", "tokens": {"id": 1}}})
-    assert nested.entries[0][1].entries[1][1].entries[0][1].text == "1"
+    assert table.rows == (("a", "0.5", "–"), ("b", "–", "–"))
+    assert entry({}, "sink") == "none"
+    nested = entries({"sink": {"rule": "first", "tokens": {"id": 1}}})
+    assert nested.entries[0][1].entries[1][1].entries[0][1] == "1"
 
 
 def with_rates(audit, rate, low, high):
     """Return the audit with these values for kept against dropped."""
     frame = audit.reversals().copy()
     frame.loc[:, "rate"], frame.loc[:, "low"], frame.loc[:, "high"] = rate, low, high
-    return Snapshot(
-        audit.profile, audit.distances, frame, audit.taxonomy(), audit.card(), audit.summary()
-    )
+    return replace(audit, reversal_frame=frame)
 
 
 def test_the_verdict_follows_the_data(middling):
@@ -103,7 +100,7 @@ def test_one_interval_that_is_missing_is_named(middling):
     is_cosine = (frame["first"] == "cosine/kept") & (frame["second"] == "cosine/dropped")
     frame.loc[is_cosine, ["low", "high"]] = NAN
     audit = with_rates(middling, 0.02, 0.01, 0.04)
-    audit.reversal_table.loc[is_cosine, ["low", "high"]] = NAN
+    audit.reversal_frame.loc[is_cosine, ["low", "high"]] = NAN
     told = verdict(audit)
     assert "For cosine distance these documents are too few" in told
     assert "hardly matters" not in told  # not settled while one rate has no interval
@@ -127,7 +124,7 @@ def test_key_figures_keep_mass_and_share_of_heads_apart(middling):
 
 def test_the_order_of_a_pair_of_names_does_not_matter(middling):
     frame = middling.reversals().rename(columns={"first": "second", "second": "first"})
-    audit = Snapshot(middling.profile, middling.distances, frame, frame, {}, {})
+    audit = replace(middling, reversal_frame=frame)
     found = [r["metric"] for r in classical_reversals(audit)]
     assert found == ["cosine", "js_divergence", "euclidean"]
 
@@ -154,14 +151,7 @@ def test_rows_that_stay_for_some_heads_are_listed_but_not_summed(middling):
     summary = middling.summary() | {
         "rows_excluded": {"few_content_parts": 3, "sink_not_visible_in_some_heads": 5}
     }
-    audit = Snapshot(
-        middling.profile,
-        middling.distances,
-        middling.reversals(),
-        middling.taxonomy(),
-        middling.card(),
-        summary,
-    )
+    audit = replace(middling, summary_values=summary)
     assert "(3; few content parts: 3, sink not visible in some heads: 5)" in methods_paragraph(
         audit
     )
@@ -171,14 +161,7 @@ def test_lengths_quantization_and_no_exclusions_are_stated(middling):
     card = middling.card() | {"max_length": 256, "quantization": "gguf"}
     summary = middling.summary() | {"rows_excluded": {}}
     del card["rows_excluded"]
-    audit = Snapshot(
-        middling.profile,
-        middling.distances,
-        middling.reversals(),
-        middling.taxonomy(),
-        card,
-        summary,
-    )
+    audit = replace(middling, card_values=card, summary_values=summary)
     text = methods_paragraph(audit)
     assert "each cut to 256 tokens." in text
     assert "quantization gguf" in text
@@ -186,30 +169,23 @@ def test_lengths_quantization_and_no_exclusions_are_stated(middling):
 
 
 def test_degenerate_clusterings_are_flagged(middling):
-    flags = [row[-1] for row in taxonomy_table(middling).rows]
+    flags = [row[-1] for row in agreement_table(middling).rows]
     assert flags.count("degenerate") == int(middling.taxonomy()["degenerate"].sum()) > 0
 
 
 def test_the_main_table_of_groups_holds_conventions_and_content_against_js(middling):
-    pairs = {tuple(row[:2]) for row in taxonomy_table(middling, main_pairs=True).rows}
+    pairs = {tuple(row[:2]) for row in agreement_table(middling, main_pairs=True).rows}
     assert pairs == {
         ("JS kept", "JS dropped"),
         ("JS kept", "content"),
         ("JS kept", "content angle"),
     }
-    assert len(taxonomy_table(middling).rows) == len(middling.taxonomy())
+    assert len(agreement_table(middling).rows) == len(middling.taxonomy())
 
 
 def test_the_level_of_the_intervals_is_that_of_the_card(middling):
     card = middling.card() | {"level": 0.9}
-    audit = Snapshot(
-        middling.profile,
-        middling.distances,
-        middling.reversals(),
-        middling.taxonomy(),
-        card,
-        middling.summary(),
-    )
+    audit = replace(middling, card_values=card)
     assert key_figures(audit)[0].note.startswith("90 % interval")
     assert "at the 90 % level" in methods_paragraph(audit)
     assert "90 % intervals" in classical_table(audit).caption

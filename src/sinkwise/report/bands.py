@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from sinkwise.report.snapshot import condensed, has_matrix, matrix_of
+from sinkwise.report.matrices import condensed, has_matrix, matrix_of
 from sinkwise.studies.bands import BAND_METRICS, pair_bounds
 
 if TYPE_CHECKING:

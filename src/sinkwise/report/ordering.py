@@ -9,7 +9,7 @@ import numpy as np
 from scipy.cluster.hierarchy import leaves_list, linkage, optimal_leaf_ordering
 from scipy.spatial.distance import squareform
 
-from sinkwise.report.snapshot import has_matrix, matrix_of
+from sinkwise.report.matrices import has_matrix, matrix_of
 
 if TYPE_CHECKING:
     import xarray as xr

@@ -4,18 +4,24 @@ from __future__ import annotations
 
 import html
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+if TYPE_CHECKING:
+    from sinkwise.studies.audit import Audit
+
 __all__ = [
+    "MISSING",
     "count_of",
     "interval",
     "label",
+    "level_words",
     "metric_title",
     "number",
     "percent",
     "plain",
+    "sentence",
     "short_title",
 ]
 
@@ -105,6 +111,22 @@ def metric_title(name: str) -> str:
     metric, _, convention = str(name).partition("/")
     words = _METRICS.get(metric, metric)
     return f"{words}, sink {convention}" if convention else words
+
+
+def level_words(audit: Audit) -> str:
+    """Return the level of the audit's intervals, ``"95 %"`` where the card states none."""
+    return f"{100 * float(audit.card().get('level') or 0.95):.4g} %"
+
+
+def sentence(words: str) -> str:
+    """Return `words` with a capital and a full stop, as a figure's title.
+
+    Examples
+    --------
+    >>> sentence("content angle")
+    'Content angle.'
+    """
+    return f"{words[:1].upper()}{words[1:]}."
 
 
 def label(text: Any) -> str:
