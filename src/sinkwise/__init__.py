@@ -61,6 +61,7 @@ _HOME = {
     "rowdata.block": ("HeadId", "RowBlock", "RowSource"),
     "rowdata.arrays": ("Rows", "rows"),
     "studies.distance_matrix": ("head_distances",),
+    "studies.head_clustering": ("HeadClustering",),
     "studies.reversal": ("reversal_rate", "sampled_reversal_rate"),
     "runs.audit": ("audit", "open_audit"),
     "studies.audit": ("Audit",),
@@ -121,6 +122,7 @@ if TYPE_CHECKING:
     from sinkwise.runs.audit import audit, open_audit
     from sinkwise.studies.audit import Audit
     from sinkwise.studies.distance_matrix import head_distances
+    from sinkwise.studies.head_clustering import HeadClustering
     from sinkwise.studies.reversal import reversal_rate, sampled_reversal_rate
 
 

@@ -63,13 +63,15 @@ def spectral_labels(matrix: np.ndarray, k: int) -> np.ndarray:
     direct and efficient multi-way spectral clustering.
     """
     from sklearn.cluster import SpectralClustering
+    from threadpoolctl import threadpool_limits
 
     if not matrix.any():
         return np.zeros(len(matrix), dtype=int)
     model = SpectralClustering(
         n_clusters=k, affinity="precomputed", assign_labels="cluster_qr", random_state=0
     )
-    with warnings.catch_warnings():
+    # the matrices are small: threads of the linear algebra would wait for each other
+    with threadpool_limits(1, user_api="blas"), warnings.catch_warnings():
         # groups so far apart that their affinity is 0 are what is looked for, not a mistake
         warnings.filterwarnings("ignore", message="Graph is not fully connected")
         return np.asarray(model.fit_predict(gaussian_affinity(matrix)))
