@@ -47,7 +47,7 @@ def test_uneven_layers_leave_cells_empty_and_keep_every_head_in_place(uneven):
 def test_skipped_layers_keep_their_numbers(uneven):
     layer = uneven.profile["layer"].to_numpy() * 4 + 3
     spread = uneven.profile.assign_coords(layer=("head", layer))
-    audit = type(uneven)(spread, uneven.distances, None, None, {}, {"sink_mass": {}})
+    audit = uneven.but(profile=spread, summary={"sink_mass": {}})
     assert list(sink_grid(audit).data[0].y) == [3, 7, 11]
     assert [m["layer"] for m in layer_means(audit)] == [3, 7, 11]
 
@@ -142,7 +142,7 @@ def test_a_subsample_of_pairs_is_seeded_and_keeps_pairs_together(middling):
 def test_no_band_without_its_bounds(middling):
     bare = middling.distances.drop_vars("larger_content_mass")
     assert band(bare, "euclidean") is None
-    audit = type(middling)(middling.profile, bare, None, None, {}, {})
+    audit = middling.but(distances=bare)
     with pytest.raises(RowError, match="sink of one key"):
         draw("band-euclidean", audit)
 
@@ -159,7 +159,7 @@ def test_heat_map_scales_ignore_a_few_far_heads(middling):
     far = middling.distances.copy(deep=True)
     far["content"].loc[{"head": 0, "other": 1}] = 1e6
     plain = draw("distances-content", middling).data[0]
-    stretched = draw("distances-content", type(middling)(middling.profile, far, *[None] * 4))
+    stretched = draw("distances-content", middling.but(distances=far))
     assert stretched.data[0].zmax == pytest.approx(plain.zmax, rel=0.1)
 
 
