@@ -8,8 +8,8 @@ from scipy import stats
 
 from sinkwise.errors import RowError
 from sinkwise.rowdata import HeadId
+from sinkwise.studies import half_verdicts
 from sinkwise.studies import resolved as resolved_module
-from sinkwise.studies import reversal_table as table_module
 from sinkwise.studies.document_halves import DocumentPairs
 from sinkwise.studies.head_matrix import square
 from sinkwise.studies.resolved import resolved_rates
@@ -67,8 +67,8 @@ def test_one_row_for_every_two_measures_with_exact_rates():
 def test_rates_on_sampled_triples_agree_with_the_exact_ones(monkeypatch):
     documents = measures(np.random.default_rng(1), ("a", "b"), n_heads=20)
     exact = reversal_table(documents, 20, names=("a", "b"), halves=50).iloc[0]
-    monkeypatch.setattr(table_module, "_HALF_TRIPLES", 2_000)
-    monkeypatch.setattr(table_module, "_TILE_TRIPLES", 300)
+    monkeypatch.setattr(half_verdicts, "_HALF_TRIPLES", 2_000)
+    monkeypatch.setattr(half_verdicts, "_TILE_TRIPLES", 300)
     drawn = reversal_table(documents, 20, names=("a", "b"), halves=50).iloc[0]
     assert drawn.rate == exact.rate
     # all halves and the whole share the draw: its error in the bias is far below 0.5 / sqrt(2000)
@@ -79,9 +79,9 @@ def test_rates_on_given_triples_count_ties_like_the_exact_rate():
     rng = np.random.default_rng(2)
     sums = rng.integers(0, 3, size=(2, 1, 28)).astype(float)
     documents = {n: DocumentPairs(s, np.ones((1, 1))) for n, s in zip("ab", sums, strict=True)}
-    triples = table_module._half_triples(8, 0)
+    triples = half_verdicts.half_triples(8, 0)
     assert len(triples[0]) == 8 * 21
-    got = table_module._rates_on(documents, 8, np.ones((1, 1), bool), triples)[0]
+    got = half_verdicts.rates_on(documents, 8, np.ones((1, 1), bool), triples)[0]
     d1, d2 = (square(s[0], 8) for s in sums)
     assert got[0, 1] == pytest.approx(reversal_rate(d1, d2), abs=1e-15)
     assert got[0, 0] == got[1, 1] == 0.0

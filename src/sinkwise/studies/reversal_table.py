@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import combinations
 
 import numpy as np
@@ -15,7 +15,7 @@ from sinkwise.studies.document_halves import (
     halves_interval,
     random_halves,
 )
-from sinkwise.studies.head_matrix import condensed_pair
+from sinkwise.studies.half_verdicts import flips_within, half_triples, rates_on
 from sinkwise.studies.resolved import resolved_rates
 from sinkwise.studies.reversal import anchor_ranks, rate_from_ranks, sample_triples
 
@@ -53,8 +53,6 @@ PROTOCOL_SAMPLES = 50_000
 """Triples of the published protocol, behind ``sampled_rate``."""
 
 _FLOOR_HALVES = 20
-_HALF_TRIPLES = 20_000  # on which the halves are compared; all triples where there are fewer
-_TILE_TRIPLES = 2_000
 
 
 def reversal_table(
@@ -132,14 +130,14 @@ def reversal_table(
     resolved = resolved_rates(chosen, n_heads, level=level, seed=seed)
     n_documents = next(iter(chosen.values())).n_documents
     whole = np.ones((1, n_documents), dtype=bool)
-    sampled = _rates_on(chosen, n_heads, whole, sample_triples(n_heads, PROTOCOL_SAMPLES, seed))[0]
-    triples = _half_triples(n_heads, seed)
-    baseline = _rates_on(chosen, n_heads, whole, triples)[0]
+    sampled = rates_on(chosen, n_heads, whole, sample_triples(n_heads, PROTOCOL_SAMPLES, seed))[0]
+    triples = half_triples(n_heads, seed)
+    baseline = rates_on(chosen, n_heads, whole, triples)[0]
     half_rates, flips = None, np.full(len(chosen), np.nan)
     if n_documents >= 2:
         half_documents = random_halves(n_documents, halves, seed)
-        half_rates = _rates_on(chosen, n_heads, half_documents, triples)
-        flips = _flips_within(chosen, n_heads, half_documents[:_FLOOR_HALVES], triples)
+        half_rates = rates_on(chosen, n_heads, half_documents, triples)
+        flips = flips_within(chosen, n_heads, half_documents[:_FLOOR_HALVES], triples)
 
     found = []
     for i, j in combinations(range(len(chosen)), 2):
@@ -170,70 +168,3 @@ def reversal_table(
             }
         )
     return pd.DataFrame(found, columns=REVERSAL_COLUMNS)
-
-
-def _half_triples(n_heads: int, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """All triples where they are few, else a seeded sample."""
-    if n_heads * (n_heads - 1) * (n_heads - 2) // 2 > _HALF_TRIPLES:
-        return sample_triples(n_heads, _HALF_TRIPLES, seed + 1)
-    b, c = np.triu_indices(n_heads, 1)
-    a = np.repeat(np.arange(n_heads), len(b))
-    b, c = np.tile(b, n_heads), np.tile(c, n_heads)
-    keep = (a != b) & (a != c)
-    return a[keep], b[keep], c[keep]
-
-
-def _rates_on(
-    documents: Mapping[str, DocumentPairs],
-    n_heads: int,
-    chosen: np.ndarray,
-    triples: tuple[np.ndarray, np.ndarray, np.ndarray],
-) -> np.ndarray:
-    """Reversal rates on given triples, ``(subsets, names, names)``, each subset of documents alone.
-
-    `chosen` is bool ``(subsets, documents)``.  NaN where a subset leaves a pair without rows.
-    """
-    a, b, c = triples
-    # pairs first: the distances of one pair under all subsets are then one contiguous row
-    distances = [np.ascontiguousarray(d.of(chosen).T) for d in documents.values()]
-    products = np.zeros((len(chosen), len(distances), len(distances)))
-    magnitudes = np.zeros_like(products)
-    for part in _tiles(len(a)):
-        ab = condensed_pair(n_heads, a[part], b[part])
-        ac = condensed_pair(n_heads, a[part], c[part])
-        signs = np.empty((len(chosen), len(distances), len(ab)), dtype=np.float32)
-        for k, d in enumerate(distances):
-            signs[:, k] = np.sign(d[ab] - d[ac]).T
-        products += signs @ signs.swapaxes(1, 2)
-        np.abs(signs, out=signs)
-        magnitudes += signs @ signs.swapaxes(1, 2)
-    # opposite signs score 1 and one zero scores 1/2, which (1 - product) / 2 says of every triple
-    # but those tied in both: there it says 1/2 in place of 0
-    untied = np.diagonal(magnitudes, axis1=1, axis2=2)
-    tied_in_both = len(a) - untied[:, :, None] - untied[:, None, :] + magnitudes
-    return (len(a) - products - tied_in_both) / (2 * len(a))
-
-
-def _flips_within(
-    documents: Mapping[str, DocumentPairs],
-    n_heads: int,
-    halves: np.ndarray,
-    triples: tuple[np.ndarray, np.ndarray, np.ndarray],
-) -> np.ndarray:
-    """Share of verdicts that differ between disjoint halves, ``(names,)``, ties counting half."""
-    a, b, c = triples
-    ab, ac = condensed_pair(n_heads, a, b), condensed_pair(n_heads, a, c)
-    shares = []
-    for d in documents.values():
-        one, other = d.of(halves), d.of(~halves)
-        flips = [
-            np.abs(np.sign(x[ab] - x[ac]) - np.sign(y[ab] - y[ac])).mean() / 2
-            for x, y in zip(one, other, strict=True)
-        ]
-        shares.append(float(np.mean(flips)))
-    return np.array(shares)
-
-
-def _tiles(n: int) -> Iterator[slice]:
-    for start in range(0, n, _TILE_TRIPLES):
-        yield slice(start, start + _TILE_TRIPLES)
