@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sinkwise.accumulate.documents import DocumentSums, document_sums, merge_documents
+from sinkwise.accumulate.placement import PlacementSums
 from sinkwise.accumulate.profile import ProfileSums
 from sinkwise.distances.all_pairs import PairSums
 from sinkwise.errors import RowError
@@ -92,6 +93,9 @@ def test_the_empty_shard_is_neutral():
 
 
 def test_different_documents_do_not_merge():
-    zero = [DocumentSums(d, 0, ProfileSums.zero(2), PairSums(2, {}, {})) for d in (0, 1)]
+    zero = [
+        DocumentSums(d, 0, ProfileSums.zero(2), PairSums(2, {}, {}), PlacementSums.zero(2))
+        for d in (0, 1)
+    ]
     with pytest.raises(RowError, match="document 0 met sums of document 1"):
         zero[0].merge(zero[1])

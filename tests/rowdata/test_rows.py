@@ -299,7 +299,7 @@ def test_a_sink_mask_may_sit_elsewhere_in_each_document():
     assert b.sink[0].tolist() == sink[1].tolist()
 
 
-@pytest.mark.parametrize("sink", [None, True, "found", 7, np.array([0, 1])])
+@pytest.mark.parametrize("sink", [None, True, "find", 7, np.array([0, 1])])
 def test_an_unclear_sink_is_an_error(sink):
     p = softmax(np.random.default_rng(13).normal(size=(1, 3, 4, 4)))
     with pytest.raises(sw.RowError, match="sink"):

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+import numpy as np
+
+from sinkwise.accumulate.example import ExampleRow, example_row
+from sinkwise.accumulate.placement import PlacementSums, placement_sums
 from sinkwise.accumulate.profile import ProfileSums, profile_sums
+from sinkwise.accumulate.sink_sets import SinkSetSums, sink_set_sums
 from sinkwise.distances.all_pairs import METRICS, PairSums, pair_sums
 from sinkwise.errors import RowError
 from sinkwise.rowdata import RowBlock
@@ -23,19 +28,31 @@ class DocumentSums:
         The document's number.
     n_rows
         Query positions used (not times heads).
-    excluded
-        Query rows left out, by reason.
     profile
         Per-head sums.
     pairs
         Sums for every pair of heads.
+    placement
+        Where each head's attention goes: by key and by offset.
+    excluded
+        Query rows left out, by reason.
+    sink_sets
+        Sums under other sink sets, by name; a set that the document has not is left out.
+    example
+        One row of every head, kept whole; None where it would be too large.
+    tokens
+        Text of the document's tokens, ``(tokens,)``; None where there is none.
     """
 
     document: int
     n_rows: int
     profile: ProfileSums
     pairs: PairSums
+    placement: PlacementSums
     excluded: Mapping[str, int] = field(default_factory=dict)
+    sink_sets: Mapping[str, SinkSetSums] = field(default_factory=dict)
+    example: ExampleRow | None = None
+    tokens: np.ndarray | None = None
 
     def merge(self, other: DocumentSums) -> DocumentSums:
         """Return the sums over the rows of both parts of the same document.
@@ -54,16 +71,27 @@ class DocumentSums:
         excluded = dict(self.excluded)
         for reason, number in other.excluded.items():
             excluded[reason] = excluded.get(reason, 0) + number
+        sets = {
+            name: mine.merge(other.sink_sets[name]) if name in other.sink_sets else mine
+            for name, mine in self.sink_sets.items()
+        }
+        examples = [e for e in (self.example, other.example) if e is not None]
         return DocumentSums(
             self.document,
             self.n_rows + other.n_rows,
             self.profile.merge(other.profile),
             self.pairs.merge(other.pairs),
+            self.placement.merge(other.placement),
             excluded,
+            {**other.sink_sets, **sets},
+            max(examples, key=lambda e: e.query, default=None),
+            max((t for t in (self.tokens, other.tokens) if t is not None), key=len, default=None),
         )
 
 
-def block_sums(block: RowBlock, *, metrics: tuple[str, ...] = METRICS) -> DocumentSums:
+def block_sums(
+    block: RowBlock, *, metrics: tuple[str, ...] = METRICS, sink_sets: Sequence[str] = ()
+) -> DocumentSums:
     """Return the sums of one block of rows.
 
     Parameters
@@ -72,18 +100,30 @@ def block_sums(block: RowBlock, *, metrics: tuple[str, ...] = METRICS) -> Docume
         Rows of one document.
     metrics
         Which pair sums to take (:data:`sinkwise.distances.all_pairs.METRICS`).
+    sink_sets
+        Other sink sets to sum the same rows under
+        (:data:`sinkwise.rowdata.sink_sets.SINK_SETS`).
     """
+    pairs = pair_sums(block, metrics=metrics)
+    found = {name: sink_set_sums(block, name, pairs) for name in sink_sets}
     return DocumentSums(
         block.document,
         block.n_rows,
         profile_sums(block),
-        pair_sums(block, metrics=metrics),
+        pairs,
+        placement_sums(block),
         dict(block.excluded),
+        {name: sums for name, sums in found.items() if sums is not None},
+        example_row(block),
+        _tokens(block),
     )
 
 
 def document_sums(
-    blocks: Iterable[RowBlock], *, metrics: tuple[str, ...] = METRICS
+    blocks: Iterable[RowBlock],
+    *,
+    metrics: tuple[str, ...] = METRICS,
+    sink_sets: Sequence[str] = (),
 ) -> dict[int, DocumentSums]:
     """Return the sums of every document among `blocks`, by document number.
 
@@ -93,8 +133,8 @@ def document_sums(
     ----------
     blocks
         Blocks of rows, read once and not kept.
-    metrics
-        Which pair sums to take.
+    metrics, sink_sets
+        As in :func:`block_sums`.
 
     Returns
     -------
@@ -103,7 +143,7 @@ def document_sums(
     """
     found: dict[int, DocumentSums] = {}
     for block in blocks:
-        sums = block_sums(block, metrics=metrics)
+        sums = block_sums(block, metrics=metrics, sink_sets=sink_sets)
         before = found.get(block.document)
         found[block.document] = sums if before is None else before.merge(sums)
     return dict(sorted(found.items()))
@@ -121,3 +161,9 @@ def merge_documents(
         before = merged.get(number)
         merged[number] = sums if before is None else before.merge(sums)
     return dict(sorted(merged.items()))
+
+
+def _tokens(block: RowBlock) -> np.ndarray | None:
+    if block.keys is None or block.keys.tokens is None:
+        return None
+    return block.keys.tokens[block.keys.positions >= 0]

@@ -59,6 +59,10 @@ class Documents(Protocol):
         """One short batch that shows how the model attends."""
         ...
 
+    def tokens(self, document: int) -> tuple[np.ndarray, np.ndarray] | tuple[None, None]:
+        """Text of every token, and which of them begin a document; None without text."""
+        ...
+
     def card(self) -> dict[str, Any]:
         """What the convention card says of the documents."""
         ...
@@ -138,6 +142,7 @@ class TextDocuments:
         self._position_ids = _takes_positions(model)
         self._padding_side = _padding_side(tokenizer, self._position_ids)
         self._truncated = 0
+        self._text_of: dict[int, str] = {}
         tokens = [self._tokens(text, number) for number, text in enumerate(texts)]
         _require_known_ids(model, tokens)
         self._short = [i for i, ids in enumerate(tokens) if len(ids) < _FEWEST_TOKENS]
@@ -172,6 +177,18 @@ class TextDocuments:
     def batch(self, documents: Sequence[int], width: int) -> Batch:
         """Return the documents padded to `width` on the tokenizer's side."""
         return self._pad([self._ids[d] for d in documents], tuple(documents), width)
+
+    def tokens(self, document: int) -> tuple[np.ndarray, np.ndarray] | tuple[None, None]:
+        """Return the text of every token, and bool ``(tokens,)`` for the beginning token."""
+        ids = self._ids[document]
+        if self._tokenizer is None or not hasattr(self._tokenizer, "decode"):
+            return None, None
+        for token in np.unique(ids).tolist():
+            if token not in self._text_of:
+                self._text_of[token] = str(self._tokenizer.decode([token]))
+        begins = {getattr(self._tokenizer, f"{name}_token_id", None) for name in ("bos", "cls")}
+        bos = np.isin(ids, [i for i in begins if isinstance(i, int)])
+        return np.array([self._text_of[i] for i in ids.tolist()], dtype=np.str_), bos
 
     def probe(self) -> Batch:
         """Return the first 16 tokens of the first document."""
@@ -281,6 +298,10 @@ class ImageDocuments:
         n = len(documents)
         inputs = {"pixel_values": pixels}
         return Batch(tuple(documents), inputs, (0,) * n, (self.n_tokens,) * n, self.n_tokens)
+
+    def tokens(self, document: int) -> tuple[None, None]:
+        """An image has no text."""
+        return None, None
 
     def probe(self) -> Batch:
         """Return the first image."""

@@ -16,12 +16,14 @@ __all__ = ["check_queries", "check_sink", "choose_queries", "first_usable_query"
 def check_sink(sink: object) -> tuple[int, ...]:
     """Return the sink's token positions: ``"first"``, an index or a sequence of indices.
 
+    ``"found"`` is looked for from the first token on.
+
     Raises
     ------
     RowError
         If it is anything else, empty, repeated or negative.
     """
-    if isinstance(sink, str) and sink == "first":
+    if isinstance(sink, str) and sink in ("first", "found"):
         return (0,)
     if isinstance(sink, Integral):
         positions: tuple[object, ...] = (sink,)
@@ -30,8 +32,9 @@ def check_sink(sink: object) -> tuple[int, ...]:
     good = all(isinstance(p, Integral) and not isinstance(p, bool) and p >= 0 for p in positions)
     if not positions or not good or len(set(positions)) < len(positions):
         raise RowError(
-            f'sink={sink!r} arrived, expected "first", a token position from 0 or a tuple of '
-            "different positions (real tokens count from 0 in each document, padding doesn't "
+            f'sink={sink!r} arrived, expected "first", "found", a token position from 0 or '
+            "a tuple of different positions "
+            "(real tokens count from 0 in each document, padding doesn't "
             'count): type sink="first", sink=3 or sink=(0, 3)'
         )
     return tuple(sorted(int(p) for p in positions))

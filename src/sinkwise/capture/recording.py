@@ -37,6 +37,8 @@ class DocumentRows:
     ----------
     logits
         float32 ``(heads, rows, keys)``; with a learned sink anywhere, one column more.
+    value_norms
+        float32 ``(heads, keys)``: norms of the value vectors, 0 for a learned sink.
     queries
         ``(rows,)`` positions in the document.
     supports
@@ -45,6 +47,7 @@ class DocumentRows:
 
     document: int
     logits: np.ndarray
+    value_norms: np.ndarray
     queries: np.ndarray
     start: int
     stop: int
@@ -148,6 +151,9 @@ class RowRecorder:
             write_logits(call, item, queries, rows.start, rows.stop, seen, out[:, :, :n_keys])
             if sink is not None:
                 out[:, :, -1] = sink[:, None]
+            norms = call.value[item, :, rows.start : rows.stop].float().norm(dim=-1)
+            groups = call.query.shape[1] // norms.shape[0]
+            rows.value_norms[heads, :n_keys] = norms.repeat_interleave(groups, 0).cpu().numpy()
             output = call.output[item, queries].float().cpu()
             self._refuse_non_finite(number, rows, out[:, :, :n_keys], support, output)
             if self._check and place == 0:

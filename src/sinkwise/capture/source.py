@@ -27,7 +27,8 @@ from sinkwise.capture.queries import (
 )
 from sinkwise.capture.recording import DocumentRows, LayoutRecorder, RowRecorder
 from sinkwise.errors import CaptureError, RowError
-from sinkwise.rowdata import HeadId, RowBlock, make_block
+from sinkwise.rowdata import HeadId, KeyLabels, RowBlock, make_block
+from sinkwise.rowdata.sink_sets import column_mass, found_columns
 
 if TYPE_CHECKING:
     import torch
@@ -52,7 +53,9 @@ class ModelRows:
         A list of texts (or token id sequences), or of images (or paths).
     sink
         ``"first"``: the first real token, which is the class token in encoders and vision
-        models; a token position; or a tuple of positions.  Real tokens count from 0 in each
+        models; a token position; a tuple of positions; or ``"found"``: in every document the
+        keys that its own rows show to be sinks
+        (:func:`~sinkwise.rowdata.sink_sets.found_columns`).  Real tokens count from 0 in each
         document.  A learned sink logit joins the sink as a last, virtual column.
     queries
         Query rows a document: a number, drawn one from each of as many equal strata of the
@@ -103,7 +106,7 @@ class ModelRows:
         processor: Any,
         inputs: Sequence[Any],
         *,
-        sink: Literal["first"] | int | Sequence[int] = "first",
+        sink: Literal["first", "found"] | int | Sequence[int] = "first",
         queries: int | Literal["all"] = 64,
         max_length: int | None = None,
         documents: int | None = None,
@@ -199,6 +202,7 @@ class ModelRows:
             "quantization": _quantization(config),
             "torch": torch.__version__,
             "transformers": transformers.__version__,
+            "n_parameters": int(self._named.num_parameters()),
             "n_layers": layers.n_layers,
             "attention_layers": len(layers.layers),
             "skipped_layers": list(layers.skipped),
@@ -260,24 +264,37 @@ class ModelRows:
         shape = (len(layers.heads), len(queries), length + layers.has_virtual_sink)
         # with learned sinks in some layers only, the others leave their last column unwritten
         fill = np.zeros if layers.has_virtual_sink else np.empty
-        return DocumentRows(document, fill(shape, dtype=np.float32), queries, start, stop)
+        logits = fill(shape, dtype=np.float32)
+        norms = np.zeros((shape[0], shape[2]), dtype=np.float32)
+        return DocumentRows(document, logits, norms, queries, start, stop)
 
     def _block(self, rows: DocumentRows, batch: Batch) -> RowBlock:
-        n_keys = rows.logits.shape[-1]
+        n_keys, length = rows.logits.shape[-1], rows.stop - rows.start
+        virtual = self.layers.has_virtual_sink
+        support = rows.support(self.layers)
         sink = np.zeros(n_keys, dtype=bool)
-        sink[[position for position in self._sink if position < rows.stop - rows.start]] = True
-        if self.layers.has_virtual_sink:
-            sink[-1] = True
-        padding = batch.width - (rows.stop - rows.start)
+        if self._sink_rule == "found":
+            mass, seen = column_mass(rows.logits, support)
+            sink[:length] = found_columns(mass[:, :length], seen[:length])
+        else:
+            sink[[position for position in self._sink if position < length]] = True
+        positions = np.arange(n_keys)
+        if virtual:
+            sink[-1], positions[-1] = True, -1
+        tokens, bos = self._documents.tokens(rows.document)
+        if tokens is not None and virtual:
+            tokens, bos = np.append(tokens, "(learned sink)"), np.append(bos, False)
+        padding = batch.width - length
         return make_block(
             document=rows.document,
             log_weights=rows.logits,
-            support=rows.support(self.layers),
+            support=support,
             sink=sink,
             queries=rows.queries,
             heads=self.heads,
             excluded={"padding": padding} if padding else None,
-            virtual=self.layers.has_virtual_sink,
+            virtual=virtual,
+            keys=KeyLabels(positions, tokens, bos, rows.value_norms),
         )
 
     def _forward(self, batch: Batch, recorder: LayoutRecorder | RowRecorder) -> None:

@@ -11,9 +11,10 @@ import numpy as np
 
 from sinkwise.errors import RowError
 from sinkwise.geometry.namespace import to_numpy
-from sinkwise.rowdata.block import HeadId, RowBlock, make_block
+from sinkwise.rowdata.block import HeadId, KeyLabels, RowBlock, make_block
 from sinkwise.rowdata.masks import DocumentMask, document_masks
 from sinkwise.rowdata.reading import Piece, read_pieces
+from sinkwise.rowdata.sink_sets import column_mass, found_columns
 from sinkwise.rowdata.values import Place, apply_zero_rule, checked_log_weights
 
 __all__ = ["Rows", "rows"]
@@ -45,7 +46,8 @@ def rows(
         ``"first"`` (the first real key of each document), an index or a tuple of indices
         among the document's real keys, a boolean mask ``(keys,)``, ``(..., keys)`` or
         ``(..., queries, keys)``, or ``"virtual"``: rows that sum to less than 1, the rest
-        is the sink (a tuple may hold it too).
+        is the sink (a tuple may hold it too); or ``"found"``: in every document the keys that
+        its own rows show to be sinks (:func:`~sinkwise.rowdata.sink_sets.found_columns`).
     causal
         Query i of a square map sees keys up to i; with fewer queries than keys the queries
         are the last ones.  Mass on later keys is then an error.
@@ -308,6 +310,10 @@ class Rows:
             found.append(x[..., np.append(columns, rest)])
         log_weights = np.concatenate(found)
         support, sink = support[:, columns], document.sink[part][:, columns]
+        if isinstance(self.sink, str) and self.sink == "found":
+            found_keys = found_columns(*column_mass(log_weights[..., : len(columns)], support))
+            sink = np.broadcast_to(found_keys, support.shape)
+        positions = np.cumsum(document.own)[columns] - 1
         if self.virtual:
             if self.logits:
                 column = self._sink_column(at, queries, log_weights.dtype)
@@ -315,6 +321,7 @@ class Rows:
             seen = support.any(-1, keepdims=True)
             support = np.concatenate([support, seen], -1)
             sink = np.concatenate([sink, np.ones((len(sink), 1), bool)], -1)
+            positions = np.append(positions, -1)
 
         def name(head: int, row: int) -> str:
             place = Place(number, self.heads[head].layer, queries)
@@ -331,6 +338,7 @@ class Rows:
             heads=self.heads,
             excluded=excluded,
             virtual=self.virtual,
+            keys=KeyLabels(positions),
         )
 
     def _sink_column(self, at: int, queries: np.ndarray, dtype: np.dtype[Any]) -> np.ndarray:

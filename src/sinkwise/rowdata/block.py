@@ -15,7 +15,7 @@ import numpy as np
 
 from sinkwise.errors import RowError
 
-__all__ = ["HeadId", "RowBlock", "RowSource", "make_block"]
+__all__ = ["HeadId", "KeyLabels", "RowBlock", "RowSource", "make_block"]
 
 
 @dataclass(frozen=True, order=True)
@@ -29,6 +29,29 @@ class HeadId:
     def label(self) -> str:
         """Short name, for example ``"L3H5"``."""
         return f"L{self.layer}H{self.index}"
+
+
+@dataclass(frozen=True)
+class KeyLabels:
+    """What is known of a block's key columns beside their weights.
+
+    Attributes
+    ----------
+    positions
+        int ``(keys,)``: place in the document, real tokens counted from 0; -1 for a virtual sink.
+    tokens
+        Text of each key, ``(keys,)``; None where there is no text.
+    bos
+        bool ``(keys,)``: the tokenizer's own beginning token; None where there is no tokenizer.
+    value_norms
+        float32 ``(heads, keys)``: Euclidean norm of the value vector behind each key, 0 for a
+        virtual sink; None for rows that came without a model.
+    """
+
+    positions: np.ndarray
+    tokens: np.ndarray | None = None
+    bos: np.ndarray | None = None
+    value_norms: np.ndarray | None = None
 
 
 @dataclass(frozen=True)
@@ -54,6 +77,8 @@ class RowBlock:
         Query rows of this block left out of every statistic, by reason.
     virtual
         Whether the last column is a virtual sink, one that is no token.
+    keys
+        Positions, tokens and value norms of the key columns; columns count from 0 without it.
     """
 
     document: int
@@ -63,6 +88,7 @@ class RowBlock:
     queries: np.ndarray
     excluded: Mapping[str, int] = field(default_factory=dict)
     virtual: bool = False
+    keys: KeyLabels | None = None
 
     @property
     def n_heads(self) -> int:
@@ -78,6 +104,16 @@ class RowBlock:
     def n_keys(self) -> int:
         """Number of key columns, a virtual sink's among them."""
         return self.log_weights.shape[2]
+
+    @property
+    def key_positions(self) -> np.ndarray:
+        """int ``(keys,)`` positions of the key columns in the document; -1 for a virtual sink."""
+        if self.keys is not None:
+            return self.keys.positions
+        positions = np.arange(self.n_keys)
+        if self.virtual:
+            positions[-1] = -1
+        return positions
 
     @property
     def valid(self) -> np.ndarray:
@@ -115,6 +151,7 @@ def make_block(
     heads: Sequence[HeadId],
     excluded: Mapping[str, int] | None = None,
     virtual: bool = False,
+    keys: KeyLabels | None = None,
 ) -> RowBlock:
     """Return the block of the rows that every statistic can use, counting those it leaves out.
 
@@ -133,6 +170,8 @@ def make_block(
         Rows already left out by the caller, by reason.
     virtual
         Whether the last column is a virtual sink.
+    keys
+        Labels of the key columns.
 
     Raises
     ------
@@ -160,7 +199,9 @@ def make_block(
     if not keep.all():
         log_weights = log_weights[:, keep]
         support, sink, queries = support[..., keep, :], sink[keep], queries[keep]
-    block = RowBlock(document, log_weights, support, sink, np.asarray(queries), counts, virtual)
+    block = RowBlock(
+        document, log_weights, support, sink, np.asarray(queries), counts, virtual, keys
+    )
     _refuse_non_finite(block, heads)
     return block
 

@@ -131,13 +131,14 @@ def _sink(
     if all(isinstance(i, str | int | np.integer) and not isinstance(i, bool) for i in items):
         columns = np.flatnonzero(owner)
         for item in items:
-            if item == "virtual":
-                continue
+            if item == "virtual" or (item == "found" and len(items) == 1):
+                continue  # decided from the rows themselves
             if item == "first":
                 mask[start] = True
             elif isinstance(item, str):
                 raise RowError(
-                    f'sink={item!r}: rows take "first", "virtual", an index, a tuple or a mask'
+                    f'sink={item!r}: rows take "first", "found", "virtual", an index, a tuple or '
+                    "a mask"
                 )
             elif not -len(columns) <= item < len(columns):
                 raise RowError(

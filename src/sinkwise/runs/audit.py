@@ -16,6 +16,7 @@ from sinkwise.accumulate.documents import DocumentSums, block_sums
 from sinkwise.errors import InputTypeError, RowError
 from sinkwise.rowdata import RowSource
 from sinkwise.rowdata.arrays import Rows
+from sinkwise.rowdata.sink_sets import SINK_SETS
 from sinkwise.runs.files import write_json
 from sinkwise.runs.folder import RunFolder
 from sinkwise.studies.audit import Audit
@@ -42,6 +43,7 @@ def audit(
     inputs: Sequence[Any] | None = None,
     *,
     sink: Any = "first",
+    sink_sets: Sequence[str] = SINK_SETS,
     queries: int | Literal["all"] = 64,
     max_length: int | None = None,
     documents: int | None = None,
@@ -66,7 +68,11 @@ def audit(
     inputs
         Texts, or images for a vision model; each is one document.
     sink
-        ``"first"`` (the first real token), a token position or a tuple of positions.
+        ``"first"`` (the first real token), a token position, a tuple of positions, or
+        ``"found"``: in every document the keys that its own rows show to be sinks.
+    sink_sets
+        Other sink sets to sum the same rows under, so that a reader sees what hangs on the
+        choice: any of ``"first"``, ``"first4"``, ``"bos"`` and ``"found"``; ``()`` for none.
     queries
         Query rows a document, one seeded draw from each of as many strata, or ``"all"``.
     max_length
@@ -122,6 +128,7 @@ def audit(
     (4, 4)
     """
     _check_options(level, seed, documents, out)
+    sink_sets = _checked_sink_sets(sink_sets)
     rows = _source(
         source,
         processor,
@@ -143,13 +150,13 @@ def audit(
     done: frozenset[int] = frozenset()
     kept: dict[int, DocumentSums] = {}
     if folder is not None:
-        settings = _settings(rows, identity, inputs)
+        settings = {**_settings(rows, identity, inputs), "sink_sets": list(sink_sets)}
         folder.begin(settings, rows.heads, resume)
         done = frozenset(folder.documents)
     count = len(done)
     if progress is not None:
         progress(count, rows.n_documents)
-    for sums in _documents(rows, done):
+    for sums in _documents(rows, done, sink_sets):
         if folder is not None:
             folder.write(sums)
         else:
@@ -243,11 +250,22 @@ def _check_options(level: float, seed: int, documents: int | None, out: Any) -> 
         raise InputTypeError(f"out={out!r}: expected the path of a folder")
 
 
-def _documents(rows: RowSource, done: frozenset[int]) -> Iterator[DocumentSums]:
+def _checked_sink_sets(names: Sequence[str]) -> tuple[str, ...]:
+    if isinstance(names, str):
+        names = (names,)
+    for name in names:
+        if name not in SINK_SETS:
+            raise RowError(f"sink_sets holds {name!r}; it may hold {', '.join(SINK_SETS)}")
+    return tuple(dict.fromkeys(names))
+
+
+def _documents(
+    rows: RowSource, done: frozenset[int], sink_sets: tuple[str, ...]
+) -> Iterator[DocumentSums]:
     """Sums of each document as soon as its last block has come."""
     current: DocumentSums | None = None
     for block in rows.blocks(done):
-        sums = block_sums(block)
+        sums = block_sums(block, sink_sets=sink_sets)
         if current is not None and current.document == sums.document:
             current = current.merge(sums)
             continue

@@ -1,13 +1,13 @@
 """A run as a folder of blocks, one document each: what resumes, merges and gives intervals.
 
-``manifest.json`` says what the run is (schema ``sinkwise.run/1``: settings, heads, card);
-``blocks/document-NNNNN.npz`` holds one document's sums as float64 arrays, read without pickle.
+``manifest.json`` says what the run is (schema ``sinkwise.run/2``: settings, heads, card);
+``blocks/document-NNNNN.npz`` holds one document's sums, read without pickle (see
+:mod:`sinkwise.runs.block_file`).
 """
 
 from __future__ import annotations
 
 import re
-import zipfile
 from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
@@ -16,16 +16,20 @@ from typing import Any
 import numpy as np
 
 from sinkwise.accumulate.documents import DocumentSums
+from sinkwise.accumulate.example import ExampleRow
+from sinkwise.accumulate.placement import PlacementSums
 from sinkwise.accumulate.profile import PROFILE_COUNT_OF
+from sinkwise.accumulate.sink_sets import SinkSetSums
 from sinkwise.distances.all_pairs import COUNT_OF
 from sinkwise.errors import RunError
 from sinkwise.rowdata import HeadId
-from sinkwise.runs.files import read_json, write_json, write_whole
+from sinkwise.runs.block_file import BlockFile
+from sinkwise.runs.files import read_json, write_json
 from sinkwise.studies.document_halves import DocumentPairs
 
 __all__ = ["SCHEMA", "RunFolder"]
 
-SCHEMA = "sinkwise.run/1"
+SCHEMA = "sinkwise.run/2"
 _BLOCK = re.compile(r"document-(\d+)\.npz$")
 
 
@@ -116,8 +120,8 @@ class RunFolder:
         lost = sorted(set(manifest["documents"]) - set(self.documents))
         if lost:
             raise RunError(
-                f"{self._block(lost[0])} is missing, and {len(lost) - 1} more: the run would say "
-                "less than it did. Run again with resume=True (--resume) to compute them anew"
+                f"{self._block(lost[0]).path} is missing, and {len(lost) - 1} more: the run would "
+                "say less than it did. Run again with resume=True (--resume) to compute them anew"
             )
 
     @property
@@ -135,45 +139,24 @@ class RunFolder:
 
     def write(self, sums: DocumentSums) -> None:
         """Write one document's block, whole or not at all."""
-        arrays: dict[str, np.ndarray] = {
-            "n_rows": np.asarray(sums.n_rows),
-            "excluded": np.asarray(list(sums.excluded.values()), dtype=np.int64),
-            "reasons": np.asarray(list(sums.excluded), dtype=np.str_),
-        }
-        for kind, part in (("profile", sums.profile), ("pairs", sums.pairs)):
-            for name, value in part.sums.items():
-                arrays[f"{kind}/sums/{name}"] = value
-            for name, value in part.counts.items():
-                arrays[f"{kind}/counts/{name}"] = _narrow(value)
-        write_whole(self._block(sums.document), lambda f: np.savez(f, allow_pickle=False, **arrays))
+        self._block(sums.document).write(sums)
 
-    def _block(self, document: int) -> Path:
-        return self.path / "blocks" / f"document-{document:05d}.npz"
-
-    def _load(self, document: int, *names: str) -> list[np.ndarray]:
-        path = self._block(document)
-        try:
-            with np.load(path, allow_pickle=False) as block:
-                return [block[name] for name in names]
-        except (OSError, ValueError, KeyError, zipfile.BadZipFile) as error:
-            raise RunError(
-                f"{path} is damaged ({error}). Remove it and run again with resume=True "
-                "(--resume): only that document is computed anew"
-            ) from error
+    def _block(self, document: int) -> BlockFile:
+        return BlockFile(self.path / "blocks" / f"document-{document:05d}.npz")
 
     # -- the store an audit reads -----------------------------------------------------------
 
     @cached_property
     def n_rows(self) -> int:
         """Query positions used, over all documents."""
-        return sum(int(self._load(d, "n_rows")[0]) for d in self.documents)
+        return sum(int(self._block(d).arrays("n_rows")[0]) for d in self.documents)
 
     @cached_property
     def excluded(self) -> dict[str, int]:
         """Query rows left out, by reason."""
         total: dict[str, int] = {}
         for document in self.documents:
-            reasons, numbers = self._load(document, "reasons", "excluded")
+            reasons, numbers = self._block(document).arrays("reasons", "excluded")
             for reason, number in zip(reasons, numbers, strict=True):
                 total[str(reason)] = total.get(str(reason), 0) + int(number)
         return total
@@ -181,10 +164,7 @@ class RunFolder:
     @cached_property
     def pair_names(self) -> tuple[str, ...]:
         """Names of the pair sums kept."""
-        with np.load(self._block(self.documents[0]), allow_pickle=False) as block:
-            return tuple(
-                n.removeprefix("pairs/sums/") for n in block.files if n.startswith("pairs/sums/")
-            )
+        return self._block(self.documents[0]).names("pairs/sums/")
 
     def profile(self, name: str) -> tuple[np.ndarray, np.ndarray]:
         """Sums and counts of a per-head quantity, each ``(documents, heads)``."""
@@ -194,18 +174,35 @@ class RunFolder:
         """Sums and counts of a distance, each ``(documents, pairs)``."""
         return DocumentPairs(*self._stack("pairs", name, COUNT_OF[name]))
 
+    def placement(self, document: int) -> PlacementSums:
+        """Where each head's attention goes in a document."""
+        return self._block(document).placement()
+
+    def tokens(self, document: int) -> np.ndarray | None:
+        """Text of a document's tokens, where there is text."""
+        return self._block(document).tokens()
+
+    def example(self, document: int) -> ExampleRow | None:
+        """One row of every head, where it was kept."""
+        return self._block(document).example()
+
+    def sink_sets(self, document: int) -> tuple[str, ...]:
+        """Names of the sink sets under which a document was summed."""
+        return self._block(document).sink_sets()
+
+    def sink_set(self, document: int, name: str) -> SinkSetSums:
+        """A document's sums under one of its :meth:`sink_sets`."""
+        return self._block(document).sink_set(name)
+
     def _stack(self, kind: str, name: str, count: str) -> tuple[np.ndarray, np.ndarray]:
         found = [
-            self._load(d, f"{kind}/sums/{name}", f"{kind}/counts/{count}") for d in self.documents
+            self._block(d).arrays(f"{kind}/sums/{name}", f"{kind}/counts/{count}")
+            for d in self.documents
         ]
         sums = np.stack([s for s, _ in found])
-        counts = np.stack([np.broadcast_to(c, s.shape) for s, c in found])
-        return sums, counts
-
-
-def _narrow(counts: np.ndarray) -> np.ndarray:
-    """One number where all counts agree, as they do unless heads see different keys."""
-    return counts[:1] if counts.size and (counts == counts[0]).all() else counts
+        if all(len(c) == 1 for _, c in found):  # one number a document, for all heads and pairs
+            return sums, np.broadcast_to(np.stack([c for _, c in found]), sums.shape)
+        return sums, np.stack([np.broadcast_to(c, sums.shape[1:]) for _, c in found])
 
 
 def _short(value: Any) -> str:

@@ -8,7 +8,10 @@ from typing import Protocol
 import numpy as np
 
 from sinkwise.accumulate.documents import DocumentSums
+from sinkwise.accumulate.example import ExampleRow
+from sinkwise.accumulate.placement import PlacementSums
 from sinkwise.accumulate.profile import PROFILE_COUNT_OF
+from sinkwise.accumulate.sink_sets import SinkSetSums
 from sinkwise.distances.all_pairs import COUNT_OF
 from sinkwise.studies.document_halves import DocumentPairs
 
@@ -39,6 +42,21 @@ class DocumentStore(Protocol):
 
     def pairs(self, name: str) -> DocumentPairs:
         """Sums and counts of a distance, each ``(documents, pairs)``."""
+
+    def placement(self, document: int) -> PlacementSums:
+        """Where each head's attention goes in a document."""
+
+    def tokens(self, document: int) -> np.ndarray | None:
+        """Text of a document's tokens, where there is text."""
+
+    def example(self, document: int) -> ExampleRow | None:
+        """One row of every head, where it was kept."""
+
+    def sink_sets(self, document: int) -> tuple[str, ...]:
+        """Names of the sink sets under which a document was summed."""
+
+    def sink_set(self, document: int, name: str) -> SinkSetSums:
+        """A document's sums under one of its :meth:`sink_sets`."""
 
 
 class MemoryStore:
@@ -88,3 +106,23 @@ class MemoryStore:
         found = [d.pairs for d in self._sums.values()]
         sums = np.stack([p.sums[name] for p in found])
         return DocumentPairs(sums, np.stack([p.counts[COUNT_OF[name]] for p in found]))
+
+    def placement(self, document: int) -> PlacementSums:
+        """Where each head's attention goes in a document."""
+        return self._sums[document].placement
+
+    def tokens(self, document: int) -> np.ndarray | None:
+        """Text of a document's tokens, where there is text."""
+        return self._sums[document].tokens
+
+    def example(self, document: int) -> ExampleRow | None:
+        """One row of every head, where it was kept."""
+        return self._sums[document].example
+
+    def sink_sets(self, document: int) -> tuple[str, ...]:
+        """Names of the sink sets under which a document was summed."""
+        return tuple(self._sums[document].sink_sets)
+
+    def sink_set(self, document: int, name: str) -> SinkSetSums:
+        """A document's sums under one of its :meth:`sink_sets`."""
+        return self._sums[document].sink_sets[name]
