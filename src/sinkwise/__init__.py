@@ -60,9 +60,12 @@ _HOME = {
     ),
     "rowdata.block": ("HeadId", "RowBlock", "RowSource"),
     "rowdata.arrays": ("Rows", "rows"),
+    "studies.compare": ("Comparison", "compare"),
     "studies.distance_matrix": ("head_distances",),
     "studies.head_clustering": ("HeadClustering",),
+    "studies.regime_fit": ("RegimeFit", "fit_regime"),
     "studies.reversal": ("reversal_rate", "sampled_reversal_rate"),
+    "studies.scaling": ("Scaling", "scaling"),
     "runs.audit": ("audit", "open_audit"),
     "studies.audit": ("Audit",),
     "capture.load": ("LoadedModel", "load_model"),
@@ -121,9 +124,12 @@ if TYPE_CHECKING:
     from sinkwise.rowdata.block import HeadId, RowBlock, RowSource
     from sinkwise.runs.audit import audit, open_audit
     from sinkwise.studies.audit import Audit
+    from sinkwise.studies.compare import Comparison, compare
     from sinkwise.studies.distance_matrix import head_distances
     from sinkwise.studies.head_clustering import HeadClustering
+    from sinkwise.studies.regime_fit import RegimeFit, fit_regime
     from sinkwise.studies.reversal import reversal_rate, sampled_reversal_rate
+    from sinkwise.studies.scaling import Scaling, scaling
 
 
 def __getattr__(name: str) -> Any:
