@@ -113,6 +113,12 @@ def test_every_figure_has_its_place_and_a_text_alternative(middling, tmp_path):
     assert dict(page.tags)["html"]["lang"] == "en"
 
 
+def test_a_number_and_its_percent_sign_stay_on_one_line(middling, tmp_path):
+    text = read(middling, tmp_path).text
+    assert re.search(r"\d\u00a0%", text)
+    assert not re.search(r"\d %", text)
+
+
 def test_hostile_names_never_become_elements(hostile, tmp_path):
     page = read(hostile, tmp_path)
     tags = [tag for tag, _ in page.tags]

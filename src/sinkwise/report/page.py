@@ -86,6 +86,11 @@ def _plot_json(figure: Figure) -> Any:
     return Markup(figure.plot.to_json().replace("<", "\\u003c"))
 
 
+def _unbroken(value: Any) -> Any:
+    """Keep a number and its percent sign on one line; what is markup already stays as it is."""
+    return value.replace(" %", "\u00a0%") if type(value) is str else value
+
+
 def _template() -> Any:
     try:
         import plotly  # noqa: F401
@@ -96,7 +101,11 @@ def _template() -> Any:
             'type: pip install "sinkwise[report]"'
         ) from error
     environment = Environment(
-        autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=StrictUndefined
+        autoescape=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        undefined=StrictUndefined,
+        finalize=_unbroken,
     )
     environment.filters["plot_json"] = _plot_json
     return environment.from_string(_resource("report.html.j2"))

@@ -9,6 +9,8 @@
     place: document.getElementById(source.dataset.figure),
     content: JSON.parse(source.textContent),
   }));
+  // the dark blue of the palette is hard to see on a dark ground
+  const lighter = (content) => JSON.parse(JSON.stringify(content).replaceAll("#0072B2", "#3f9fe0"));
 
   function themed(layout) {
     const style = getComputedStyle(document.documentElement);
@@ -28,7 +30,8 @@
 
   function drawAll() {
     for (const { place, content } of figures) {
-      Plotly.react(place, content.data, themed(content.layout), config);
+      const shown = dark.matches && !printing.now ? lighter(content) : content;
+      Plotly.react(place, shown.data, themed(shown.layout), config);
     }
   }
 
@@ -48,9 +51,11 @@
     }
   }
 
-  function resizeAll(width) {
+  // on paper a figure is as wide as its column: the page's own width says nothing of it
+  function resizeAll(whole) {
     for (const { place } of figures) {
-      Plotly.relayout(place, width ? { width, autosize: false } : { width: null, autosize: true });
+      const width = place.closest(".columns-1") ? whole : whole / 2 - 12;
+      Plotly.relayout(place, whole ? { width, autosize: false } : { width: null, autosize: true });
     }
   }
 

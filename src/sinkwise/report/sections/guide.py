@@ -27,7 +27,7 @@ def section(audit: Audit) -> Section:
         content=(
             Table(
                 "Questions, estimators and their limits",
-                ("question", "estimator", "safe", "misleads", "report"),
+                ("question", "estimator", "when it is safe", "how it misleads", "what to report"),
                 tuple((a.question, a.estimator, a.safe, a.misleads, a.report) for a in GUIDE),
             ),
         ),

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from sinkwise.report.section import Block, Details, Paragraph, Section, Table, table
 from sinkwise.report.sections.reversals import CLASSICAL
-from sinkwise.report.wording import interval, number, plain, short_title
+from sinkwise.report.wording import interval, number, short_title
 
 if TYPE_CHECKING:
     from sinkwise.studies.audit import Audit
@@ -70,7 +70,7 @@ def agreement_table(audit: Audit, *, main_pairs: bool = False) -> Table:
             "first": lambda r: short_title(r["first"]),
             "second": lambda r: short_title(r["second"]),
             "method": lambda r: str(r["method"]),
-            "k": lambda r: plain(r["k"]),
+            "k": lambda r: number(r["k"], 0),
             "agreement": lambda r: interval(r["ari"], r["low"], r["high"]),
             "ceilings": lambda r: (
                 f"{number(r['ceiling_first'], 2)} / {number(r['ceiling_second'], 2)}"
