@@ -200,7 +200,7 @@ def test_a_file_for_a_folder(calls, sinkwise, texts):
         (["audit"], "MODEL"),
         (["audit", "gpt2", "--out", "run"], "--texts FILE"),
         (["audit", "gpt2", "--texts", "texts.txt"], "--out DIR"),
-        (["audit", "demo", "--sink", "found"], "not part of this version"),
+        (["audit", "demo", "--sink-sets", "first,second"], "is no sink set"),
         (["audit", "demo", "--sink", "last"], "'last'"),
         (["audit", "demo", "--sink", "0,,1"], "'0,,1'"),
         (["audit", "demo", "--sink", "-1"], "negative"),

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from sinkwise.cli.documents import DocumentFile, demo_texts, locate_documents
-from sinkwise.cli.options import check_zeros, parse_queries, parse_sink
+from sinkwise.cli.options import check_zeros, parse_queries, parse_sink, parse_sink_sets
 from sinkwise.cli.output import (
     Progress,
     command_line,
@@ -26,6 +26,7 @@ DEMO_OUT = Path("runs/demo")
 DEMO_DOCUMENTS = 16
 DEMO_MAX_LENGTH = 256
 DEMO_QUERIES = 32
+DEMO_REPEATED = 4
 QUERIES = 64
 CLASSICAL = {"cosine": "cosine", "js_divergence": "Jensen-Shannon", "euclidean": "Euclidean"}
 
@@ -94,10 +95,31 @@ def audit_command(
         str,
         typer.Option(
             "--sink",
-            metavar="first|INDEX[,INDEX...]",
-            help="The sink: the first real token, or token positions counted from 0.",
+            metavar="first|found|INDEX[,INDEX...]",
+            help="The sink: the first real token, what each document's own rows show to be its "
+            "sinks, or token positions counted from 0.",
         ),
     ] = "first",
+    sink_sets: Annotated[
+        str,
+        typer.Option(
+            "--sink-sets",
+            metavar="NAME[,NAME...]",
+            help="Sum the same rows under these sink sets too: first, first4, bos, found; "
+            "or 'none'.",
+        ),
+    ] = "first,first4,bos,found",
+    repeated_tokens: Annotated[
+        int | None,
+        typer.Option(
+            "--repeated-tokens",
+            metavar="N",
+            min=0,
+            help="Also run N documents of one repeated token each: does position alone make the "
+            f"sink? [default: 0; {DEMO_REPEATED} for the demo]",
+            show_default=False,
+        ),
+    ] = None,
     zeros: Annotated[
         str,
         typer.Option(
@@ -149,6 +171,7 @@ def audit_command(
     """
     demo = model == "demo"
     chosen_sink = parse_sink(sink)
+    chosen_sets = parse_sink_sets(sink_sets)
     chosen_queries = parse_queries(queries or str(DEMO_QUERIES if demo else QUERIES))
     check_zeros(zeros)
     if texts is None and not demo:
@@ -178,6 +201,10 @@ def audit_command(
                 loaded.processor,
                 _read(source, documents, kind=loaded.kind, model=model),
                 sink=chosen_sink,
+                sink_sets=chosen_sets,
+                repeated_tokens=(DEMO_REPEATED if demo else 0)
+                if repeated_tokens is None
+                else repeated_tokens,
                 queries=chosen_queries,
                 max_length=max_length,
                 documents=documents,

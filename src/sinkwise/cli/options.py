@@ -6,26 +6,22 @@ from typing import Literal
 
 import typer
 
-__all__ = ["check_zeros", "parse_queries", "parse_sink"]
+__all__ = ["check_zeros", "parse_queries", "parse_sink", "parse_sink_sets"]
 
 
-def parse_sink(text: str) -> Literal["first"] | int | tuple[int, ...]:
-    """Read ``--sink``: ``first``, or token positions counted from 0, parted by commas."""
+def parse_sink(text: str) -> Literal["first", "found"] | int | tuple[int, ...]:
+    """Read ``--sink``: ``first``, ``found``, or token positions counted from 0 with commas."""
     flag = "--sink"
     word = text.strip()
     if word == "first":
         return "first"
     if word == "found":
-        raise typer.BadParameter(
-            "a sink found by the tool is not part of this version; "
-            "name it: --sink first, or positions such as --sink 0,4",
-            param_hint=flag,
-        )
+        return "found"
     try:
         positions = tuple(int(part) for part in word.split(","))
     except ValueError:
         raise typer.BadParameter(
-            f"{text!r} is neither 'first' nor token positions parted by commas, such as 0,4",
+            f"{text!r} is neither 'first', 'found' nor token positions parted by commas, such as 0,4",
             param_hint=flag,
         ) from None
     if min(positions) < 0:
@@ -37,6 +33,22 @@ def parse_sink(text: str) -> Literal["first"] | int | tuple[int, ...]:
     if len(set(positions)) < len(positions):
         raise typer.BadParameter(f"a position stands twice in {text!r}", param_hint=flag)
     return positions[0] if len(positions) == 1 else positions
+
+
+def parse_sink_sets(text: str) -> tuple[str, ...]:
+    """Read ``--sink-sets``: names parted by commas, or ``none``."""
+    from sinkwise.rowdata.sink_sets import SINK_SETS
+
+    words = tuple(word.strip() for word in text.split(","))
+    if words == ("none",):
+        return ()
+    unknown = [word for word in words if word not in SINK_SETS]
+    if unknown:
+        raise typer.BadParameter(
+            f"{unknown[0]!r} is no sink set; there are {', '.join(SINK_SETS)}, or 'none'",
+            param_hint="--sink-sets",
+        )
+    return words
 
 
 def parse_queries(text: str) -> int | Literal["all"]:

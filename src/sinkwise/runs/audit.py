@@ -49,6 +49,7 @@ def audit(
     documents: int | None = None,
     seed: int = 0,
     batch_size: int | None = None,
+    repeated_tokens: int = 0,
     level: float = 0.95,
     out: str | Path | None = None,
     resume: bool = False,
@@ -84,6 +85,9 @@ def audit(
     batch_size
         Documents in one forward pass, at most.  Results don't depend on it, save how many rows
         of padding are counted as left out.
+    repeated_tokens
+        Also run so many documents of one repeated token each, a control that shows whether
+        position alone makes the sink (texts only).
     level
         Two-sided level of intervals.
     out
@@ -176,9 +180,10 @@ def audit(
     card = {**rows.card(), **identity, "seed": seed, "versions": _versions()}
     if isinstance(rows, Rows) and not isinstance(rows.zeros, str):
         card["zero_sensitivity"] = zero_sensitivity(rows)
-    result = Audit(store, rows.heads, card, level=level, seed=seed)
+    control = _control(rows, source, processor, inputs, repeated_tokens, sink, seed)
+    result = Audit(store, rows.heads, card, level=level, seed=seed, control=control)
     if folder is not None:
-        folder.finish(card, level)
+        folder.finish(card, level, control)
         write_json(folder.path / "summary.json", result.summary())
     return result
 
@@ -205,7 +210,14 @@ def open_audit(folder: str | Path) -> Audit:
     run.require_complete()
     manifest = run.manifest
     card = manifest["card"]
-    return Audit(run, run.heads, card, level=manifest["level"], seed=card["seed"])
+    return Audit(
+        run,
+        run.heads,
+        card,
+        level=manifest["level"],
+        seed=card["seed"],
+        control=manifest["repeated_tokens"],
+    )
 
 
 def _source(source: Any, processor: Any, inputs: Sequence[Any] | None, **options: Any) -> RowSource:
@@ -248,6 +260,33 @@ def _check_options(level: float, seed: int, documents: int | None, out: Any) -> 
             raise RowError(f"{name}={number!r}, expected a whole number of at least {least}")
     if out is not None and not isinstance(out, str | Path):
         raise InputTypeError(f"out={out!r}: expected the path of a folder")
+
+
+def _control(
+    rows: RowSource,
+    source: Any,
+    processor: Any,
+    inputs: Sequence[Any] | None,
+    documents: int,
+    sink: Any,
+    seed: int,
+) -> dict[str, Any] | None:
+    """The repeated-token control, where it was asked for."""
+    if not documents:
+        return None
+    texts = [text for text in inputs or () if isinstance(text, str)]
+    if isinstance(rows, Rows) or not texts:
+        raise RowError("repeated_tokens=: the control needs a model and texts to draw tokens from")
+    from sinkwise.capture.repeated_tokens import repeated_token_control
+
+    return repeated_token_control(
+        getattr(source, "model", source) if hasattr(source, "kind") else source,
+        processor if processor is not None else getattr(source, "processor", None),
+        texts,
+        documents=documents,
+        sink=sink,
+        seed=seed,
+    )
 
 
 def _checked_sink_sets(names: Sequence[str]) -> tuple[str, ...]:

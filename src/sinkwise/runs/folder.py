@@ -91,9 +91,12 @@ class RunFolder:
                     "another folder"
                 )
 
-    def finish(self, card: Mapping[str, Any], level: float) -> None:
-        """Mark the run as complete; keep its card, its documents and the level of its intervals."""
-        ending = {"complete": True, "documents": list(self.documents), "level": level}
+    def finish(
+        self, card: Mapping[str, Any], level: float, control: Mapping[str, Any] | None = None
+    ) -> None:
+        """Mark the run as complete; keep its card, documents, level of intervals and control."""
+        ending: dict[str, Any] = {"complete": True, "documents": list(self.documents)}
+        ending |= {"level": level, "repeated_tokens": None if control is None else dict(control)}
         write_json(self.path / "manifest.json", {**self.manifest, **ending, "card": dict(card)})
         self.__dict__.pop("manifest", None)
 

@@ -17,8 +17,11 @@ from sinkwise.studies.audit_tables import CONVENTIONS, distance_dataset, profile
 from sinkwise.studies.bands import BANDS_NEED, bands
 from sinkwise.studies.document_halves import DocumentPairs
 from sinkwise.studies.document_store import DocumentStore
+from sinkwise.studies.positional import PositionalNull, positional_null
 from sinkwise.studies.regime import regime, sink_dispersion
 from sinkwise.studies.reversal_table import REVERSAL_COLUMNS, REVERSAL_NAMES, reversal_table
+from sinkwise.studies.sink_set_table import sink_set_table
+from sinkwise.studies.sinks import SinkEvidence, found_sinks
 from sinkwise.studies.taxonomy import TAXONOMY_COLUMNS, taxonomy
 
 if TYPE_CHECKING:
@@ -46,6 +49,8 @@ class Audit:
         Two-sided level of all intervals.
     seed
         Of the halves and samples behind the reversal table and the taxonomy.
+    control
+        What :meth:`repeated_tokens` returns.
     """
 
     def __init__(
@@ -56,12 +61,14 @@ class Audit:
         *,
         level: float = 0.95,
         seed: int = 0,
+        control: Mapping[str, Any] | None = None,
     ) -> None:
         self._store = store
         self.heads = heads
         self._card = dict(card)
         self.level = level
         self.seed = seed
+        self._control = control
 
     def __repr__(self) -> str:
         model = self._card.get("model") or "arrays"
@@ -77,8 +84,9 @@ class Audit:
         """What each head does: an ``xarray.Dataset`` over ``head``.
 
         Variables `sink_mass`, `virtual_sink_mass` (the part of it on a learned sink or another
-        column that is no token), `sink_balance`, `content_dispersion` (and `_per_part`), `entropy`
-        and its exact split, `content_entropy`, `share_over` over ``eps`` (share of rows whose
+        column that is no token), `value_weighted_sink_mass` (of weights times the norms of the
+        values behind them; NaN for rows that came without a model), `sink_balance`,
+        `content_dispersion` (and `_per_part`), `entropy` and its exact split, `content_entropy`, `share_over` over ``eps`` (share of rows whose
         sink mass is above it), `rows`; each with its interval as ``NAME_low`` and
         ``NAME_high`` (delete-one-document jackknife, NaN for fewer than 2 documents).  Entropies,
         balances and dispersions in nats.
@@ -129,6 +137,47 @@ class Audit:
         # a ceiling is summed over no row where the sink has several keys
         means = {n: pairs.distances() for n, pairs in found.items() if pairs.counts.any()}
         return bands(means, len(self.heads))
+
+    def sinks(self) -> SinkEvidence:
+        """Where the sinks are, by position, token, document and layer, whatever was declared.
+
+        See :func:`~sinkwise.studies.sinks.found_sinks`.
+        """
+        return found_sinks(
+            self._store, self.heads, declared=self.declared_positions, level=self.level
+        )
+
+    def sink_sets(self) -> pd.DataFrame:
+        """The same verdicts under every sink set that the rows were summed under.
+
+        See :func:`~sinkwise.studies.sink_set_table.sink_set_table`.
+        """
+        return sink_set_table(self._store, len(self.heads), level=self.level, seed=self.seed)
+
+    def positional_null(self) -> PositionalNull:
+        """How much of the content distances position alone explains, and what is left.
+
+        See :func:`~sinkwise.studies.positional.positional_null`.
+        """
+        return positional_null(self._store, self.heads, level=self.level)
+
+    def repeated_tokens(self) -> dict[str, Any] | None:
+        """The control on one repeated token a document, None where it was not run.
+
+        ``tokens``, ``length`` and ``sink_mass`` (one mean per head); see
+        :func:`~sinkwise.capture.repeated_tokens.repeated_token_control`.
+        """
+        return None if self._control is None else dict(self._control)
+
+    @property
+    def declared_positions(self) -> tuple[int, ...]:
+        """Positions of the declared sink, counted in real tokens; empty where they vary."""
+        sink = self._card.get("sink")
+        if sink == "first":
+            return (0,)
+        sink = [sink] if isinstance(sink, int) else sink
+        fixed = isinstance(sink, list) and all(isinstance(p, int) and p >= 0 for p in sink)
+        return tuple(sink) if fixed and sink else ()
 
     def regime(self) -> dict[str, Any] | None:
         """Whether sink masses alone warn that classical verdicts flip; None for a single head.

@@ -70,9 +70,18 @@ def profile_dataset(store: DocumentStore, heads: Sequence[HeadId], level: float)
     for i, suffix in enumerate(("", "_low", "_high")):
         value = np.stack([interval[i] for interval in over], axis=-1)
         variables["share_over" + suffix] = (("head", "eps"), value, {"units": "share of rows"})
+    weighted = jackknife_mean(*_value_weighted(store), level=level)
+    for suffix, value in zip(("", "_low", "_high"), weighted, strict=True):
+        unit = {"units": "share"}
+        variables["value_weighted_sink_mass" + suffix] = (("head",), value, unit)
     variables["rows"] = (("head",), store.profile("sink_mass")[1].sum(0))
     coords = head_coords(heads, "head") | {"eps": list(SHARE_THRESHOLDS)}
     return xr.Dataset(variables, coords, {"level": level})
+
+
+def _value_weighted(store: DocumentStore) -> tuple[np.ndarray, np.ndarray]:
+    found = [store.placement(d) for d in store.documents]
+    return np.stack([p.value_sink_mass for p in found]), np.stack([p.value_rows for p in found])
 
 
 def distance_dataset(store: DocumentStore, heads: Sequence[HeadId]) -> xr.Dataset:
