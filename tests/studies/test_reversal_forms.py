@@ -4,12 +4,16 @@ import itertools
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from scipy.spatial.distance import squareform
 
 from sinkwise.errors import RowError
 from sinkwise.studies.reversal_forms import (
     margin_weighted_rate,
+    margin_weighted_rates,
     nearest_changed,
+    nearest_heads,
     neighbour_overlap,
 )
 
@@ -31,6 +35,39 @@ def test_weighted_rate_equals_all_triples():
     assert margin_weighted_rate(d1, d2) == pytest.approx(flipped / total, rel=1e-12)
     assert margin_weighted_rate(d1, d1) == pytest.approx(0.0, abs=1e-15)
     assert margin_weighted_rate(d1, 7 * d2) == pytest.approx(flipped / total, rel=1e-12)
+
+
+def test_weighted_rates_of_several_matrices_at_once_and_of_sampled_anchors():
+    many = dict(zip("abc", (*two(5, 90), two(6, 90)[0]), strict=True))
+    found = margin_weighted_rates(many)
+    for (i, x), (j, y) in itertools.product(enumerate("abc"), repeat=2):
+        # more than one tile of others
+        assert found[i, j] == pytest.approx(margin_weighted_rate(many[x], many[y]), abs=1e-12)
+    some = margin_weighted_rates(many, exact_up_to=50)
+    assert not np.allclose(some, found, atol=1e-9)
+    np.testing.assert_allclose(some, found, atol=0.02)
+    np.testing.assert_array_equal(some, margin_weighted_rates(many, exact_up_to=50, seed=0))
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.integers(0, 10_000), st.integers(3, 12), st.integers(1, 4))
+def test_weighted_rate_is_the_share_of_the_weight_with_ties_and_any_units(seed, n, levels):
+    rng = np.random.default_rng(seed)
+    d1, d2 = (squareform(rng.integers(1, levels + 2, n * (n - 1) // 2) + 0.0) for _ in range(2))
+    weight = flipped = 0.0
+    for a in range(n):
+        x, y = np.delete(d1[a], a), np.delete(d2[a], a)
+        products = np.subtract.outer(x, x) * np.subtract.outer(y, y)
+        weight += np.abs(products).sum()
+        flipped -= products[products < 0].sum()
+    got = margin_weighted_rate(1e-5 * d1, 1e5 * d2)
+    assert np.isnan(got) if weight == 0 else got == pytest.approx(flipped / weight, abs=1e-12)
+
+
+def test_equally_near_heads_come_in_their_order():
+    d = np.ones((5, 5)) - np.eye(5)
+    np.testing.assert_array_equal(nearest_heads(d, 2)[[0, 1, 4]], [[1, 2], [0, 2], [0, 1]])
+    assert d[0, 1] == 1.0  # untouched
 
 
 def test_weighted_rate_without_margins_is_nan():

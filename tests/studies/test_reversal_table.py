@@ -5,6 +5,7 @@ import itertools
 import numpy as np
 import pytest
 from scipy import stats
+from scipy.spatial.distance import pdist, squareform
 
 from sinkwise.errors import RowError
 from sinkwise.rowdata import HeadId
@@ -14,6 +15,11 @@ from sinkwise.studies.document_halves import DocumentPairs
 from sinkwise.studies.head_matrix import square
 from sinkwise.studies.resolved import resolved_rates
 from sinkwise.studies.reversal import reversal_rate, sampled_reversal_rate
+from sinkwise.studies.reversal_forms import (
+    margin_weighted_rate,
+    nearest_changed,
+    neighbour_overlap,
+)
 from sinkwise.studies.reversal_table import REVERSAL_NAMES, reversal_table
 
 COLUMNS = [
@@ -22,6 +28,12 @@ COLUMNS = [
     "rate",
     "resolved_rate",
     "resolved_share",
+    "resolved_level",
+    "margin_weighted_rate",
+    "nearest_changed",
+    "neighbour_overlap",
+    "neighbours",
+    "exact",
     "low",
     "high",
     "bias",
@@ -56,12 +68,45 @@ def test_one_row_for_every_two_measures_with_exact_rates():
     for row in table.itertuples():
         d1, d2 = (square(documents[n].distances(), 9) for n in (row.first, row.second))
         assert row.rate == reversal_rate(d1, d2)
+        assert row.margin_weighted_rate == pytest.approx(margin_weighted_rate(d1, d2), rel=1e-12)
+        assert row.nearest_changed == nearest_changed(d1, d2)
+        assert row.neighbour_overlap == neighbour_overlap(d1, d2, k=5)
+        assert (row.neighbours, row.exact, row.resolved_level) == (5, True, 0.95)
         assert row.sampled_rate == pytest.approx(sampled_reversal_rate(d1, d2), abs=1e-12)
         if row.note == "":
             assert 0 <= row.low <= row.high <= 1
-            assert row.smallest_detectable > 0
+            # what the column says: only a rate above it stands clear of 0
+            assert (row.low > 0) == (row.rate > row.smallest_detectable)
         else:
             assert np.isnan(row.low) and np.isnan(row.high)
+
+
+@pytest.mark.parametrize(("n_heads", "neighbours"), [(3, 1), (4, 2), (6, 4), (7, 5), (9, 5)])
+def test_with_few_heads_fewer_neighbours_are_compared(n_heads, neighbours):
+    documents = measures(np.random.default_rng(n_heads), ("a", "b"), n_heads=n_heads)
+    row = reversal_table(documents, n_heads, names=("a", "b")).iloc[0]
+    assert row.neighbours == neighbours
+    d1, d2 = (square(documents[n].distances(), n_heads) for n in "ab")
+    assert row.neighbour_overlap == neighbour_overlap(d1, d2, k=neighbours)
+
+
+def test_duplicated_and_constant_heads_have_ties_in_both():
+    rng = np.random.default_rng(12)
+    points = rng.random((8, 3))
+    points[5] = points[1]
+    points[6] = points[1]
+    d1 = squareform(pdist(points))
+    constant = np.ones_like(d1) - np.eye(8)
+    sums = [squareform(d)[None] * np.array([3.0, 5, 4, 6])[:, None] for d in (d1, constant)]
+    counts = np.array([[3.0], [5], [4], [6]])
+    documents = {n: DocumentPairs(s, counts) for n, s in zip("ab", sums, strict=True)}
+    row = reversal_table(documents, 8, names=("a", "b")).iloc[0]
+    assert row.rate == pytest.approx(reversal_rate(d1, constant), abs=1e-12)
+    assert np.isnan(row.resolved_rate) and row.resolved_share == 0.0
+    assert np.isnan(row.margin_weighted_rate)
+    itself = reversal_table({"a": documents["a"], "b": documents["a"]}, 8, names=("a", "b")).iloc[0]
+    assert itself.rate == itself.margin_weighted_rate == itself.nearest_changed == 0.0
+    assert itself.bias == 0.0 and itself.neighbour_overlap == 1.0
 
 
 def test_rates_on_sampled_triples_agree_with_the_exact_ones(monkeypatch):
@@ -131,6 +176,17 @@ def test_resolved_verdicts_of_sampled_anchors_are_near_all(monkeypatch):
     assert every.exact and not some.exact
     np.testing.assert_allclose(some.share, every.share, atol=0.05)
     assert some.rate[0, 1] == pytest.approx(every.rate[0, 1], abs=0.05)
+
+
+def test_pairs_that_a_single_document_holds_are_never_resolved():
+    documents = measures(np.random.default_rng(13), ("a", "b"), noise=1e-6)
+    counts = np.array(documents["a"].counts)
+    counts[1:, 3] = 0
+    sums = np.where(counts > 0, documents["a"].sums, 0)
+    one = {"a": DocumentPairs(sums, counts)}
+    # head 0 with head 4: every verdict from either of them that takes the pair is left out
+    expected = 1 - 2 * 7 / (9 * 28)
+    assert resolved_rates(one, 9).share[0, 0] == pytest.approx(expected, abs=1e-12)
 
 
 def test_verdicts_that_are_all_noise_are_resolved_at_the_stated_level():

@@ -65,6 +65,8 @@ class DocumentPairs:
             counts = np.broadcast_to(counts, sums.shape)
         except ValueError:
             raise RowError(f"counts {counts.shape} do not fit sums {sums.shape}") from None
+        if counts.size and counts.strides[1] and (counts == counts[:, :1]).all():
+            counts = np.broadcast_to(counts[:, :1].copy(), sums.shape)  # no memory a pair
         object.__setattr__(self, "sums", sums)
         object.__setattr__(self, "counts", counts)
 
@@ -76,13 +78,50 @@ class DocumentPairs:
     def distances(self) -> np.ndarray:
         """Return the condensed mean distances over all rows; NaN for a pair without rows."""
         with np.errstate(invalid="ignore", divide="ignore"):
-            return np.asarray(self.sums.sum(0) / self.counts.sum(0))
+            return np.asarray(self.sums.sum(0) / self._counts.sum(0))
 
     def of(self, chosen: np.ndarray) -> np.ndarray:
         """Return the condensed mean distances over chosen documents, bool ``(..., documents)``."""
         chosen = np.asarray(chosen, dtype=np.float64)
         with np.errstate(invalid="ignore", divide="ignore"):
-            return np.asarray((chosen @ self.sums) / (chosen @ self.counts))
+            return np.asarray((chosen @ self.sums) / (chosen @ self._counts))
+
+    def at(self, pairs: np.ndarray) -> DocumentPairs:
+        """Return the sums and counts of some pairs, by their places in condensed order."""
+        counts = self._counts
+        return DocumentPairs(self.sums[:, pairs], counts if self._shared else counts[:, pairs])
+
+    def signs(self, first: np.ndarray, second: np.ndarray, chosen: np.ndarray) -> np.ndarray:
+        """Return which of two pairs is farther over chosen documents.
+
+        Parameters
+        ----------
+        first, second
+            ``(verdicts,)`` places of pairs in condensed order.
+        chosen
+            bool ``(subsets, documents)``.
+
+        Returns
+        -------
+        numpy.ndarray
+            ``(subsets, verdicts)``: 1 where the first of the two is farther, -1 where the second
+            is, 0 for a tie, NaN where one has no rows.
+        """
+        if self._shared:  # the sums alone decide
+            with_rows = chosen.astype(np.float64) @ self._counts > 0
+            gap = chosen.astype(np.float64) @ (self.sums[:, first] - self.sums[:, second])
+            return np.where(with_rows, np.sign(gap), np.nan)
+        return np.asarray(np.sign(self.at(first).of(chosen) - self.at(second).of(chosen)))
+
+    @property
+    def _shared(self) -> bool:
+        """Whether all pairs have the same counts, as they do unless heads see different keys."""
+        return self.counts.strides[1] == 0
+
+    @property
+    def _counts(self) -> np.ndarray:
+        """The counts, in one column where all pairs share them."""
+        return self.counts[:, :1] if self._shared else self.counts
 
 
 def document_pairs(

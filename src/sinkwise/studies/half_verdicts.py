@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 
 import numpy as np
 
+from sinkwise.studies.cores import on_all_cores
 from sinkwise.studies.document_halves import DocumentPairs
 from sinkwise.studies.head_matrix import condensed_pair
 from sinkwise.studies.reversal import sample_triples
@@ -37,25 +38,26 @@ def rates_on(
 
     `chosen` is bool ``(subsets, documents)``.  NaN where a subset leaves a pair without rows.
     """
-    a, b, c = triples
-    # pairs first: the distances of one pair under all subsets are then one contiguous row
-    distances = [np.ascontiguousarray(d.of(chosen).T) for d in documents.values()]
-    products = np.zeros((len(chosen), len(distances), len(distances)))
-    magnitudes = np.zeros_like(products)
-    for part in _tiles(len(a)):
-        ab = condensed_pair(n_heads, a[part], b[part])
-        ac = condensed_pair(n_heads, a[part], c[part])
-        signs = np.empty((len(chosen), len(distances), len(ab)), dtype=np.float32)
-        for k, d in enumerate(distances):
-            signs[:, k] = np.sign(d[ab] - d[ac]).T
-        products += signs @ signs.swapaxes(1, 2)
+
+    def tallied(part: slice) -> tuple[np.ndarray, np.ndarray]:
+        places = _places(n_heads, triples, part)
+        signs = np.stack([d.signs(*places, chosen) for d in documents.values()], axis=1)
+        signs = signs.astype(np.float32)  # counts of 2,000 triples are exact
+        products = signs @ signs.swapaxes(1, 2)
         np.abs(signs, out=signs)
-        magnitudes += signs @ signs.swapaxes(1, 2)
+        return products, signs @ signs.swapaxes(1, 2)
+
+    n_triples = len(triples[0])
+    products = np.zeros((len(chosen), len(documents), len(documents)))
+    magnitudes = np.zeros_like(products)
+    for products_here, magnitudes_here in on_all_cores(tallied, _tiles(n_triples)):
+        products += products_here
+        magnitudes += magnitudes_here
     # opposite signs score 1 and one zero scores 1/2, which (1 - product) / 2 says of every triple
     # but those tied in both: there it says 1/2 in place of 0
     untied = np.diagonal(magnitudes, axis1=1, axis2=2)
-    tied_in_both = len(a) - untied[:, :, None] - untied[:, None, :] + magnitudes
-    return (len(a) - products - tied_in_both) / (2 * len(a))
+    tied_in_both = n_triples - untied[:, :, None] - untied[:, None, :] + magnitudes
+    return (n_triples - products - tied_in_both) / (2 * n_triples)
 
 
 def flips_within(
@@ -65,17 +67,22 @@ def flips_within(
     triples: tuple[np.ndarray, np.ndarray, np.ndarray],
 ) -> np.ndarray:
     """Share of verdicts that differ between disjoint halves, ``(names,)``, ties counting half."""
-    a, b, c = triples
-    ab, ac = condensed_pair(n_heads, a, b), condensed_pair(n_heads, a, c)
-    shares = []
-    for d in documents.values():
-        one, other = d.of(halves), d.of(~halves)
-        flips = [
-            np.abs(np.sign(x[ab] - x[ac]) - np.sign(y[ab] - y[ac])).mean() / 2
-            for x, y in zip(one, other, strict=True)
-        ]
-        shares.append(float(np.mean(flips)))
-    return np.array(shares)
+
+    def flipped(part: slice) -> list[float]:
+        places = _places(n_heads, triples, part)
+        pairs = ((d.signs(*places, halves), d.signs(*places, ~halves)) for d in documents.values())
+        return [float(np.abs(one - other).sum()) / 2 for one, other in pairs]
+
+    n_triples = len(triples[0])
+    flips = np.sum(list(on_all_cores(flipped, _tiles(n_triples))), axis=0)
+    return np.asarray(flips / (len(halves) * n_triples))
+
+
+def _places(
+    n_heads: int, triples: tuple[np.ndarray, np.ndarray, np.ndarray], part: slice
+) -> tuple[np.ndarray, np.ndarray]:
+    a, b, c = (heads[part] for heads in triples)
+    return condensed_pair(n_heads, a, b), condensed_pair(n_heads, a, c)
 
 
 def _tiles(n: int) -> Iterator[slice]:

@@ -10,13 +10,12 @@ from scipy import stats
 
 from sinkwise.accumulate.intervals import jackknife_deviations
 from sinkwise.errors import RowError
+from sinkwise.studies.anchors import EXACT_UP_TO, Anchor, draw_anchors, pair_tiles
+from sinkwise.studies.cores import on_all_cores
 from sinkwise.studies.document_halves import DocumentPairs
 from sinkwise.studies.head_matrix import condensed_pair
 
-__all__ = ["EXACT_UP_TO", "ResolvedRates", "resolved_rates"]
-
-EXACT_UP_TO = 600
-"""Heads up to which all triples are judged; beyond, 600 anchors with 599 others each."""
+__all__ = ["ResolvedRates", "resolved_rates"]
 
 
 @dataclass(frozen=True)
@@ -66,7 +65,8 @@ def resolved_rates(
         Two-sided level of each single verdict (not of all together: with everything noise, 5 % of
         the verdicts are resolved by accident at 0.95).
     seed
-        Of the draw of anchors and others, beyond :data:`EXACT_UP_TO` heads.
+        Of the draw of anchors and others, beyond
+        :data:`~sinkwise.studies.anchors.EXACT_UP_TO` heads.
 
     Returns
     -------
@@ -75,8 +75,9 @@ def resolved_rates(
 
     Notes
     -----
-    O(metrics · documents · H^3) arithmetic as one matrix product an anchor and metric, O(metrics
-    · H^2) memory.
+    All verdicts of an anchor by one metric are the signs of one matrix product, and their
+    agreement between all metrics is another: O(metrics · (documents + metrics) · H^3) arithmetic,
+    on all cores, and O(metrics · documents · H) memory.
     """
     names = tuple(documents)
     if n_heads < 3:
@@ -86,44 +87,77 @@ def resolved_rates(
     if n_documents < 2:
         nan = np.full((len(names), len(names)), np.nan)
         return ResolvedRates(names, nan, nan.copy(), n_heads == size)
-    t = stats.t.ppf((1 + level) / 2, n_documents - 1)
-    means = [d.distances() for d in documents.values()]
-    deviations = [jackknife_deviations(d.sums, d.counts).T.copy() for d in documents.values()]
+    t = float(stats.t.ppf((1 + level) / 2, n_documents - 1))
 
-    rng = np.random.default_rng(seed)
-    anchors = np.sort(rng.choice(n_heads, size, replace=False))
+    def judged(anchor: Anchor) -> tuple[np.ndarray, np.ndarray]:
+        pairs = condensed_pair(n_heads, np.full_like(anchor.others, anchor.head), anchor.others)
+        return _judged([_Margins.of(d.at(pairs), t) for d in documents.values()])
+
+    anchors = draw_anchors(n_heads, EXACT_UP_TO, seed)
     both = np.zeros((len(names), len(names)))  # triples resolved in both, each counted twice
     agreement = np.zeros_like(both)  # those with equal verdicts less those with opposite ones
-    for a in anchors:
-        others = rng.choice(n_heads - 1, size - 1, replace=False)
-        others += others >= a
-        pairs = condensed_pair(n_heads, np.full_like(others, a), others)
-        verdicts = np.empty((len(names), (size - 1) ** 2), dtype=np.float32)
-        for row, mean, deviation in zip(verdicts, means, deviations, strict=True):
-            row[:] = _resolved_verdicts(mean[pairs], deviation[pairs], t).ravel()
-        # counts of at most 599^2 triples are exact in float32
-        agreement += verdicts @ verdicts.T
-        np.abs(verdicts, out=verdicts)
-        both += verdicts @ verdicts.T
+    for agreement_here, both_here in on_all_cores(judged, anchors):
+        agreement += agreement_here
+        both += both_here
     triples = size * (size - 1) * (size - 2)
     with np.errstate(invalid="ignore"):
         rate = (both - agreement) / 2 / both
     return ResolvedRates(names, rate, both / triples, n_heads == size)
 
 
-def _resolved_verdicts(mean: np.ndarray, deviation: np.ndarray, t: float) -> np.ndarray:
-    """-1, 0 or 1 for every ordered pair of an anchor's others: nearer, unresolved, farther.
+def _judged(measures: list[_Margins]) -> tuple[np.ndarray, np.ndarray]:
+    """Agreement and number of resolved verdicts of one anchor, each ``(names, names)``."""
+    agreement = np.zeros((len(measures), len(measures)))
+    both = np.zeros_like(agreement)
+    for rows, columns, weight in pair_tiles(len(measures[0].order)):
+        found = np.stack([m.verdicts(rows, columns) for m in measures])
+        # counts of at most 64 x 600 triples are exact in float32
+        verdicts = found.reshape(len(measures), -1).astype(np.float32)
+        agreement += weight * (verdicts @ verdicts.T)
+        np.abs(verdicts, out=verdicts)
+        both += weight * (verdicts @ verdicts.T)
+    return agreement, both
 
-    `mean` is ``(others,)``, `deviation` ``(others, documents)``.
+
+@dataclass(frozen=True)
+class _Margins:
+    """By how much an anchor's others differ in distance, and whether that exceeds the noise.
+
+    Attributes
+    ----------
+    order
+        int16 ``(others,)`` dense ranks of the distances: equal distances have equal ranks.
+    left, right
+        ``(others, features)`` and ``(features, others)``, whose product is the squared margins
+        less `t` squared times their variances.
     """
-    # the squared noise of a margin is that of a difference, so a common part can't cancel badly
-    centred = deviation - deviation.mean(0)
-    variance = np.einsum("od,od->o", centred, centred)
-    noise = centred @ centred.T
-    noise *= -2.0
-    noise += variance[:, None]
-    noise += variance
-    margin = mean[:, None] - mean
-    resolved = margin * margin > t * t * noise
-    verdicts: np.ndarray = np.sign(margin) * resolved
-    return verdicts
+
+    order: np.ndarray
+    left: np.ndarray
+    right: np.ndarray
+
+    @classmethod
+    def of(cls, documents: DocumentPairs, t: float) -> _Margins:
+        """Return the margins between the given pairs."""
+        mean = documents.distances()
+        deviation = jackknife_deviations(documents.sums, documents.counts).T
+        unknown = ~np.isfinite(deviation).all(1)  # a single document holds all rows
+        deviation = np.where(unknown[:, None], 0.0, deviation)
+        # (m_b - m_c)^2 - t^2 |d_b - d_c|^2, as one product; what is common to all cancels best
+        # before it
+        m = (mean - mean.mean())[:, None]
+        d = t * (deviation - deviation.mean(0))
+        own = m**2 - (d**2).sum(1, keepdims=True)
+        own[unknown] = -np.inf  # never resolved
+        one = np.ones_like(m)
+        left = np.concatenate([-2 * m, 2 * d, own, one], axis=1)
+        right = np.concatenate([m, d, one, own], axis=1).T
+        _, order = np.unique(mean, return_inverse=True)
+        return cls(order.astype(np.int16), left, right)
+
+    def verdicts(self, rows: slice, columns: slice) -> np.ndarray:
+        """-1, 0 or 1 for pairs of the others: nearer, unresolved, farther."""
+        resolved = self.left[rows] @ self.right[:, columns] > 0
+        row, column = self.order[rows, None], self.order[None, columns]
+        signs = (row > column).view(np.int8) - (row < column).view(np.int8)
+        return signs * resolved

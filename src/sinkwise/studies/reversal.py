@@ -19,6 +19,7 @@ __all__ = [
 ]
 
 _TILE_ELEMENTS = 1 << 20  # anchors are ranked and counted this many distances at a time
+_RUN = 16  # elements in which looking at all pairs is quicker than merging
 
 
 def reversal_rate(
@@ -157,18 +158,19 @@ def rate_from_ranks(first: np.ndarray, second: np.ndarray) -> float:
     n = len(first)
     halves = 0  # twice the summed score, an integer
     for rows in _anchor_tiles(n):
-        halves += _doubled_score(first[rows].astype(np.int64), second[rows].astype(np.int64))
+        halves += _doubled_score(first[rows], second[rows])
     return halves / (n * (n - 1) * (n - 2))
 
 
 def _doubled_score(a: np.ndarray, b: np.ndarray) -> int:
     """2 x (pairs in opposite order) + pairs tied in one alone, summed over the rows."""
     width = a.shape[1]
+    joint_type = np.int32 if width * width < 2**31 else np.int64
     # by a, then by b: what stands out of order in b is then exactly the discordant pairs
-    joint = np.sort(a * width + b, axis=1)
-    tied_both = _tied_pairs(_dense(joint))
+    joint = np.sort(a.astype(joint_type) * width + b, axis=1)
     tied_a, tied_b = _tied_pairs(a), _tied_pairs(b)
-    return 2 * _inversions(joint % width) + tied_a + tied_b - 2 * tied_both
+    tied_both = _tied_pairs(_dense(joint)) if tied_a and tied_b else 0
+    return 2 * _inversions((joint % width).astype(np.int32)) + tied_a + tied_b - 2 * tied_both
 
 
 def _dense(ordered: np.ndarray) -> np.ndarray:
@@ -178,8 +180,10 @@ def _dense(ordered: np.ndarray) -> np.ndarray:
 
 
 def _tied_pairs(ranks: np.ndarray) -> int:
-    """Pairs of equal ranks within each row, summed over the rows."""
+    """Pairs of equal dense ranks within each row, summed over the rows."""
     rows, width = ranks.shape
+    if (ranks.max(1) == width - 1).all():  # as many ranks as elements
+        return 0
     cells = (ranks + width * np.arange(rows)[:, None]).ravel()
     runs = np.bincount(cells, minlength=rows * width)
     return int((runs * (runs - 1) // 2).sum())
@@ -188,27 +192,36 @@ def _tied_pairs(ranks: np.ndarray) -> int:
 def _inversions(sequence: np.ndarray) -> int:
     """Pairs within each row where a larger value stands before a smaller, summed over the rows.
 
-    A merge sort from the bottom up: when two sorted halves merge, an element of the right half
-    ends up behind those of the left half that are not larger, so the places of the right half's
+    Within short runs all pairs are looked at.  Then sorted runs merge: an element of the right run
+    ends up behind those of the left one that are not larger, so the places of the right run's
     elements tell how many are larger.
     """
     rows, width = sequence.shape
-    size = 1 << max(0, (width - 1).bit_length())
-    values = np.full((rows, size), width, dtype=np.int64)  # the filling is out of order with none
+    size = _RUN << max(0, (-(-width // _RUN) - 1).bit_length())
+    values = np.full((rows, size), width, dtype=np.int32)  # the filling is out of order with none
     values[:, :width] = sequence
-    found = 0
-    half = 1
+    runs = values.reshape(-1, _RUN)
+    found = _inversions_by_pairs(runs)
+    values = np.sort(runs, axis=1)
+    half = _RUN
     while half < size:
-        blocks = values.reshape(-1, 2, half)
-        # the lowest bit tells the halves apart, and puts the left half first among equals
-        merged = blocks * 2 + np.array([0, 1])[:, None]
+        # the lowest bit tells the runs apart, and puts the left one first among equals
+        merged = values.reshape(-1, 2, half) * 2 + np.array([0, 1], dtype=np.int32)[:, None]
         merged = np.sort(merged.reshape(-1, 2 * half), axis=1)
-        place_of_right = int(((merged & 1) * np.arange(2 * half)).sum())
-        # with nothing out of order the right half's places are half, half + 1, ...
+        place_of_right = int((merged & 1).sum(0, dtype=np.int64) @ np.arange(2 * half))
+        # with nothing out of order the right run's places are half, half + 1, ...
         found += len(merged) * (half * half + half * (half - 1) // 2) - place_of_right
-        values = (merged >> 1).reshape(rows, size)
+        values = merged >> 1
         half *= 2
     return found
+
+
+def _inversions_by_pairs(runs: np.ndarray) -> int:
+    by_place = np.ascontiguousarray(runs.T)
+    return sum(
+        int(np.count_nonzero(by_place[:-apart] > by_place[apart:]))
+        for apart in range(1, len(by_place))
+    )
 
 
 def _anchor_tiles(n_heads: int) -> Iterator[slice]:
