@@ -65,6 +65,7 @@ _HOME = {
     "studies.head_clustering": ("HeadClustering",),
     "studies.regime_fit": ("RegimeFit", "fit_regime"),
     "studies.reversal": ("reversal_rate", "sampled_reversal_rate"),
+    "studies.reversal_forms": ("margin_weighted_rate", "nearest_changed", "neighbour_overlap"),
     "studies.scaling": ("Scaling", "scaling"),
     "runs.audit": ("audit", "open_audit"),
     "studies.audit": ("Audit",),
@@ -129,6 +130,11 @@ if TYPE_CHECKING:
     from sinkwise.studies.head_clustering import HeadClustering
     from sinkwise.studies.regime_fit import RegimeFit, fit_regime
     from sinkwise.studies.reversal import reversal_rate, sampled_reversal_rate
+    from sinkwise.studies.reversal_forms import (
+        margin_weighted_rate,
+        nearest_changed,
+        neighbour_overlap,
+    )
     from sinkwise.studies.scaling import Scaling, scaling
 
 
