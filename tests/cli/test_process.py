@@ -50,7 +50,9 @@ def stand_in(pause: float) -> list[str]:
     return [sys.executable, "-c", STAND_IN.replace("PAUSE", str(pause))]
 
 
-@pytest.mark.parametrize("words", [["--help"], ["audit", "--help"], ["--version"]])
+@pytest.mark.parametrize(
+    "words", [["--help"], ["audit", "--help"], ["scaling", "--help"], ["guide"], ["--version"]]
+)
 def test_help_loads_nothing_heavy(words):
     code = f"""
         import sys

@@ -8,8 +8,12 @@ import typer
 
 from sinkwise import __version__
 from sinkwise.cli.audit import audit_command
+from sinkwise.cli.compare import compare_command
 from sinkwise.cli.doctor import doctor_command
+from sinkwise.cli.guide import guide_command
+from sinkwise.cli.regime import regime_command
 from sinkwise.cli.report import report_command
+from sinkwise.cli.scaling import scaling_command
 
 __all__ = ["app"]
 
@@ -49,4 +53,8 @@ def _root(
 
 app.command("audit", epilog=EPILOG)(audit_command)
 app.command("report", epilog=EPILOG)(report_command)
+app.command("regime", epilog=EPILOG)(regime_command)
+app.command("scaling", epilog=EPILOG)(scaling_command)
+app.command("compare", epilog=EPILOG)(compare_command)
+app.command("guide", epilog=EPILOG)(guide_command)
 app.command("doctor", epilog=EPILOG)(doctor_command)
