@@ -12,7 +12,7 @@ __all__ = ["EXACT_UP_TO", "Anchor", "draw_anchors", "pair_tiles"]
 EXACT_UP_TO = 600
 """Heads up to which all triples are judged; beyond, 600 anchors with 599 others each."""
 
-_TILE = 64  # of an anchor's others: with a dozen measures a tile of their pairs fits in the cache
+_TILE = 32  # of an anchor's others: with a dozen measures a tile of their pairs fits in the cache
 
 
 class Anchor(NamedTuple):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -75,9 +75,10 @@ def resolved_rates(
 
     Notes
     -----
-    All verdicts of an anchor by one metric are the signs of one matrix product, and their
-    agreement between all metrics is another: O(metrics · (documents + metrics) · H^3) arithmetic,
-    on all cores, and O(metrics · documents · H) memory.
+    A margin within float64 rounding of its noise is not resolved.  All verdicts of an anchor by
+    one metric are the signs of one matrix product, and their agreement between all metrics is
+    another: O(metrics · (documents + metrics) · H^3) arithmetic, on all cores, and O(metrics ·
+    documents · H) memory.
     """
     names = tuple(documents)
     if n_heads < 3:
@@ -91,7 +92,7 @@ def resolved_rates(
 
     def judged(anchor: Anchor) -> tuple[np.ndarray, np.ndarray]:
         pairs = condensed_pair(n_heads, np.full_like(anchor.others, anchor.head), anchor.others)
-        return _judged([_Margins.of(d.at(pairs), t) for d in documents.values()])
+        return _judged(_Margins.of([d.at(pairs) for d in documents.values()], t))
 
     anchors = draw_anchors(n_heads, EXACT_UP_TO, seed)
     both = np.zeros((len(names), len(names)))  # triples resolved in both, each counted twice
@@ -105,14 +106,14 @@ def resolved_rates(
     return ResolvedRates(names, rate, both / triples, n_heads == size)
 
 
-def _judged(measures: list[_Margins]) -> tuple[np.ndarray, np.ndarray]:
+def _judged(margins: _Margins) -> tuple[np.ndarray, np.ndarray]:
     """Agreement and number of resolved verdicts of one anchor, each ``(names, names)``."""
-    agreement = np.zeros((len(measures), len(measures)))
+    n_names, n_others = margins.order.shape
+    agreement = np.zeros((n_names, n_names))
     both = np.zeros_like(agreement)
-    for rows, columns, weight in pair_tiles(len(measures[0].order)):
-        found = np.stack([m.verdicts(rows, columns) for m in measures])
-        # counts of at most 64 x 600 triples are exact in float32
-        verdicts = found.reshape(len(measures), -1).astype(np.float32)
+    for rows, columns, weight in pair_tiles(n_others):
+        # counts of at most 32 x 600 triples are exact in float32
+        verdicts = margins.verdicts(rows, columns).reshape(n_names, -1).astype(np.float32)
         agreement += weight * (verdicts @ verdicts.T)
         np.abs(verdicts, out=verdicts)
         both += weight * (verdicts @ verdicts.T)
@@ -126,38 +127,47 @@ class _Margins:
     Attributes
     ----------
     order
-        int16 ``(others,)`` dense ranks of the distances: equal distances have equal ranks.
+        int16 ``(names, others)``: places of the others by distance.
     left, right
-        ``(others, features)`` and ``(features, others)``, whose product is the squared margins
-        less `t` squared times their variances.
+        ``(names, others, features)`` and ``(names, features, others)``, whose product is the
+        squared margins less `t` squared times their variances.
+    rounding
+        ``(names, 1, 1)``: up to here the product may be 0.
     """
 
     order: np.ndarray
     left: np.ndarray
     right: np.ndarray
+    rounding: np.ndarray
 
     @classmethod
-    def of(cls, documents: DocumentPairs, t: float) -> _Margins:
-        """Return the margins between the given pairs."""
-        mean = documents.distances()
-        deviation = jackknife_deviations(documents.sums, documents.counts).T
-        unknown = ~np.isfinite(deviation).all(1)  # a single document holds all rows
-        deviation = np.where(unknown[:, None], 0.0, deviation)
-        # (m_b - m_c)^2 - t^2 |d_b - d_c|^2, as one product; what is common to all cancels best
-        # before it
-        m = (mean - mean.mean())[:, None]
-        d = t * (deviation - deviation.mean(0))
-        own = m**2 - (d**2).sum(1, keepdims=True)
+    def of(cls, documents: Sequence[DocumentPairs], t: float) -> _Margins:
+        """Return the margins between the given pairs, for every measure."""
+        sums = np.stack([d.sums for d in documents], axis=1)
+        counts = np.stack([d.counts for d in documents], axis=1)
+        mean = sums.sum(0) / counts.sum(0)
+        deviation = np.moveaxis(jackknife_deviations(sums, counts), 0, -1)
+        unknown = ~np.isfinite(deviation).all(-1)  # a single document holds all rows
+        deviation = np.where(unknown[..., None], 0.0, deviation)
+        # (m_b - m_c)^2 - t^2 |d_b - d_c|^2 as one product; what all have in common would only
+        # cancel in it, and goes before
+        m = (mean - mean.mean(1, keepdims=True))[..., None]
+        d = t * (deviation - deviation.mean(1, keepdims=True))
+        own = m**2 - (d**2).sum(-1, keepdims=True)
+        size = (m**2 + (d**2).sum(-1, keepdims=True)).max(1, keepdims=True)
         own[unknown] = -np.inf  # never resolved
         one = np.ones_like(m)
-        left = np.concatenate([-2 * m, 2 * d, own, one], axis=1)
-        right = np.concatenate([m, d, one, own], axis=1).T
-        _, order = np.unique(mean, return_inverse=True)
-        return cls(order.astype(np.int16), left, right)
+        left = np.concatenate([-2 * m, 2 * d, own, one], axis=-1)
+        right = np.concatenate([m, d, one, own], axis=-1).swapaxes(1, 2).copy()
+        order = mean.argsort(axis=1).argsort(axis=1).astype(np.int16)
+        # six terms of this size, each rounded a few times
+        return cls(order, left, right, 32 * np.finfo(np.float64).eps * size)
 
     def verdicts(self, rows: slice, columns: slice) -> np.ndarray:
-        """-1, 0 or 1 for pairs of the others: nearer, unresolved, farther."""
-        resolved = self.left[rows] @ self.right[:, columns] > 0
-        row, column = self.order[rows, None], self.order[None, columns]
-        signs = (row > column).view(np.int8) - (row < column).view(np.int8)
-        return signs * resolved
+        """-1, 0 or 1 for pairs of the others: nearer, unresolved, farther.
+
+        Equal distances are never resolved, so that their order does not matter.
+        """
+        resolved = self.left[:, rows] @ self.right[:, :, columns] > self.rounding
+        farther = self.order[:, rows, None] > self.order[:, None, columns]
+        return (farther.view(np.int8) * 2 - 1) * resolved.view(np.int8)
