@@ -46,6 +46,8 @@ def test_defaults_for_a_model_of_ones_own(calls, sinkwise, texts):
     passed = {key: value for key, value in calls.audit.items() if key != "progress"}
     assert passed == {
         "sink": "first",
+        "sink_sets": ("first", "first4", "bos", "found"),
+        "repeated_tokens": 0,
         "queries": 64,
         "max_length": None,
         "documents": None,

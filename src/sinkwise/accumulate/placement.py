@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 
@@ -13,7 +13,6 @@ from sinkwise.rowdata import RowBlock
 __all__ = [
     "MOST_POSITIONS",
     "OFFSET_EDGES",
-    "OFFSET_LABELS",
     "PlacementSums",
     "offset_bins",
     "placement_sums",
@@ -22,15 +21,17 @@ __all__ = [
 MOST_POSITIONS = 4096
 """Keys whose column is summed, from the start of a document: sinks are early keys."""
 
-_BEHIND = (0, 1, 2, 3, *(n for k in range(2, 15) for n in (2**k, 3 * 2 ** (k - 1))))
-OFFSET_EDGES = _BEHIND
-"""Least offsets (query position minus key position) of the bins; each ends before the next."""
-
-OFFSET_LABELS: tuple[str, ...] = tuple(
-    f"{low}" if high == low + 1 else f"{low}+" if high is None else f"{low}–{high - 1}"
-    for low, high in zip(_BEHIND, (*_BEHIND[1:], None), strict=True)
+OFFSET_EDGES: tuple[int, ...] = (
+    *range(64),
+    *(2**octave + quarter * 2 ** (octave - 2) for octave in range(6, 16) for quarter in range(4)),
 )
-"""Names of the bins of keys behind the query; keys ahead have the same with a minus sign."""
+"""Least offsets (query position minus key position) of the bins; each ends before the next.
+
+One bin an offset up to 63, then four to an octave; the last has no end.
+"""
+
+
+_PER_HEAD = ("zero_cells", "squares", "rows", "value_sink_mass", "value_rows")
 
 
 @dataclass(frozen=True)
@@ -46,9 +47,15 @@ class PlacementSums:
     offset_mass
         ``(heads, 2 · bins)``: summed weight of content keys by offset, those behind the query
         first, then those ahead (:data:`OFFSET_EDGES`; the query's own key is behind).
-    offset_clr, offset_cells
-        ``(heads, 2 · bins)``: summed centred log-ratio of the content by offset, and how many
-        cells (a row and a key) it sums over.
+    offset_clr
+        ``(heads, 2 · bins)``: summed centred log-ratio of the content by offset.
+    offset_gram
+        ``(groups, 2 · bins, 2 · bins)``: Gram matrix of the row-centred indicators of the bins,
+        summed over the rows of the heads of a group, which see the same keys.
+    group
+        int ``(heads,)``: the group of each head.
+    zero_cells
+        ``(heads,)``: cells (a row and a key) left out of the log-ratios as rounding zeros.
     squares
         ``(heads,)``: summed squared content dispersion.
     rows
@@ -62,7 +69,9 @@ class PlacementSums:
     column_rows: np.ndarray
     offset_mass: np.ndarray
     offset_clr: np.ndarray
-    offset_cells: np.ndarray
+    offset_gram: np.ndarray
+    group: np.ndarray
+    zero_cells: np.ndarray
     squares: np.ndarray
     rows: np.ndarray
     value_sink_mass: np.ndarray
@@ -71,9 +80,16 @@ class PlacementSums:
     @classmethod
     def zero(cls, n_heads: int) -> PlacementSums:
         """Return the sums of no rows, the neutral element of :meth:`merge`."""
-        columns, bins, heads = (n_heads, 0), (n_heads, 2 * len(OFFSET_EDGES)), (n_heads,)
-        shapes = (columns, columns, bins, bins, bins, heads, heads, heads, heads)
-        return cls(*(np.zeros(shape) for shape in shapes))
+        bins = 2 * len(OFFSET_EDGES)
+        return cls(
+            column_mass=np.zeros((n_heads, 0)),
+            column_rows=np.zeros((n_heads, 0)),
+            offset_mass=np.zeros((n_heads, bins)),
+            offset_clr=np.zeros((n_heads, bins)),
+            offset_gram=np.zeros((1, bins, bins)),
+            group=np.zeros(n_heads, dtype=np.int64),
+            **{name: np.zeros(n_heads) for name in _PER_HEAD},
+        )
 
     @property
     def n_heads(self) -> int:
@@ -93,8 +109,17 @@ class PlacementSums:
                 f"placement sums of {self.n_heads} heads met those of {other.n_heads}: merge only "
                 "sums of one model and one choice of heads"
             )
+        both = np.stack([self.group, other.group])
+        pairs, group = np.unique(both, axis=1, return_inverse=True)
+        added = {
+            f.name: _padded_sum(getattr(self, f.name), getattr(other, f.name))
+            for f in fields(self)
+            if f.name not in ("offset_gram", "group")
+        }
         return PlacementSums(
-            *(_padded_sum(getattr(self, f.name), getattr(other, f.name)) for f in fields(self))
+            **added,
+            offset_gram=self.offset_gram[pairs[0]] + other.offset_gram[pairs[1]],
+            group=group.reshape(-1),
         )
 
 
@@ -104,7 +129,7 @@ def offset_bins(offsets: np.ndarray) -> np.ndarray:
     Examples
     --------
     >>> offset_bins(np.array([0, 1, 5, 6, -1])) - np.array([0, 0, 0, 0, len(OFFSET_EDGES)])
-    array([0, 1, 4, 5, 1])
+    array([0, 1, 5, 6, 1])
     """
     bins = np.searchsorted(OFFSET_EDGES, np.abs(offsets), side="right") - 1
     return np.where(offsets < 0, bins + len(OFFSET_EDGES), bins)
@@ -134,13 +159,21 @@ def placement_sums(block: RowBlock) -> PlacementSums:
     >>> sums.column_mass.round(3), sums.offset_mass[0, :3].round(3)
     (array([[0.7, 0.1, 0.2]]), array([0.2, 0.1, 0. ]))
     """
-    total = PlacementSums.zero(block.n_heads)
     positions = block.key_positions
     tracked = (positions >= 0) & (positions < MOST_POSITIONS)
     n_positions = int(positions[tracked].max(initial=-1)) + 1
     columns = np.zeros((2, block.n_heads, n_positions))
     norms = None if block.keys is None else block.keys.value_norms
     n_bins = 2 * len(OFFSET_EDGES)
+    group = _support_groups(block)
+    zero = PlacementSums.zero(block.n_heads)
+    total = replace(
+        zero,
+        column_mass=columns[0],
+        column_rows=columns[1],
+        offset_gram=np.zeros((group.max(initial=0) + 1, n_bins, n_bins)),
+        group=group,
+    )
     for row in range(block.n_rows):
         bins = offset_bins(block.queries[row] - positions)
         for heads, support in _groups(block, row):
@@ -149,18 +182,25 @@ def placement_sums(block: RowBlock) -> PlacementSums:
             weights /= weights.sum(-1, keepdims=True)
             known = tracked[support]
             places = positions[support][known]
-            columns[0][np.ix_(heads, places)] += weights[:, known]
-            columns[1][np.ix_(heads, places)] += 1.0
+            total.column_mass[np.ix_(heads, places)] += weights[:, known]
+            total.column_rows[np.ix_(heads, places)] += 1.0
             total.rows[heads] += 1.0
 
             content = ~block.sink[row, support]
-            onto = np.zeros((int(content.sum()), n_bins))
-            onto[np.arange(len(onto)), bins[support][content]] = 1.0
+            of = bins[support][content]
+            onto = np.zeros((len(of), n_bins))
+            onto[np.arange(len(of)), of] = 1.0
             total.offset_mass[heads] += weights[:, content] @ onto
             clr, finite = _content_clr(z[:, content])
             total.offset_clr[heads] += clr @ onto
-            total.offset_cells[heads] += finite @ onto
+            total.zero_cells[heads] += (~finite).sum(-1)
             total.squares[heads] += np.einsum("hk,hk->h", clr, clr)
+            cells = np.bincount(of, minlength=n_bins).astype(np.float64)
+            for number in np.unique(group[heads]):
+                gram = total.offset_gram[number]
+                gram[np.diag_indices(n_bins)] += cells
+                active = np.flatnonzero(cells)
+                gram[np.ix_(active, active)] -= np.outer(cells[active], cells[active]) / len(of)
             if norms is not None:
                 weighted = weights * norms[heads][:, support]
                 whole = weighted.sum(-1)
@@ -169,7 +209,16 @@ def placement_sums(block: RowBlock) -> PlacementSums:
                     sink, whole, out=np.zeros_like(sink), where=whole > 0
                 )
                 total.value_rows[heads] += whole > 0
-    return PlacementSums(columns[0], columns[1], *list(vars(total).values())[2:])
+    return total
+
+
+def _support_groups(block: RowBlock) -> np.ndarray:
+    """Number the heads by what they see on all usable rows together, int ``(heads,)``."""
+    seen = block.valid[:, :, None]
+    if block.support.ndim == 3:
+        seen = block.support & seen
+    flat = np.packbits(np.asarray(seen).reshape(block.n_heads, -1), axis=-1)
+    return np.unique(flat, axis=0, return_inverse=True)[1].reshape(-1)
 
 
 def _groups(block: RowBlock, row: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
@@ -187,18 +236,19 @@ def _groups(block: RowBlock, row: int) -> Iterator[tuple[np.ndarray, np.ndarray]
 
 
 def _content_clr(z: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Centred log-weights with 0 at rounding zeros, and 1 where a part is above zero."""
+    """Centred log-weights with 0 at rounding zeros, and which parts are above zero."""
     finite = np.isfinite(z)
     if finite.all():
-        return z - z.mean(-1, keepdims=True), np.ones_like(z)
+        return z - z.mean(-1, keepdims=True), finite
     parts = np.maximum(finite.sum(-1, keepdims=True), 1)
     known = np.where(finite, z, 0.0)
-    return np.where(finite, known - known.sum(-1, keepdims=True) / parts, 0.0), finite * 1.0
+    return np.where(finite, known - known.sum(-1, keepdims=True) / parts, 0.0), finite
 
 
 def _padded_sum(first: np.ndarray, second: np.ndarray) -> np.ndarray:
     if first.shape == second.shape:
-        return first + second
+        total: np.ndarray = first + second
+        return total
     width = max(first.shape[-1], second.shape[-1])
     out = np.zeros((len(first), width))
     out[:, : first.shape[-1]] += first

@@ -21,7 +21,8 @@ def parse_sink(text: str) -> Literal["first", "found"] | int | tuple[int, ...]:
         positions = tuple(int(part) for part in word.split(","))
     except ValueError:
         raise typer.BadParameter(
-            f"{text!r} is neither 'first', 'found' nor token positions parted by commas, such as 0,4",
+            f"{text!r} is neither 'first', 'found' nor token positions parted by commas, "
+            "such as 0,4",
             param_hint=flag,
         ) from None
     if min(positions) < 0:

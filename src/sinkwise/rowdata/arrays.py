@@ -310,9 +310,6 @@ class Rows:
             found.append(x[..., np.append(columns, rest)])
         log_weights = np.concatenate(found)
         support, sink = support[:, columns], document.sink[part][:, columns]
-        if isinstance(self.sink, str) and self.sink == "found":
-            found_keys = found_columns(*column_mass(log_weights[..., : len(columns)], support))
-            sink = np.broadcast_to(found_keys, support.shape)
         positions = np.cumsum(document.own)[columns] - 1
         if self.virtual:
             if self.logits:
@@ -322,6 +319,11 @@ class Rows:
             support = np.concatenate([support, seen], -1)
             sink = np.concatenate([sink, np.ones((len(sink), 1), bool)], -1)
             positions = np.append(positions, -1)
+        if isinstance(self.sink, str) and self.sink == "found":
+            mass, seen_by = column_mass(log_weights, support)
+            real = positions >= 0
+            sink = np.array(sink)
+            sink[:, real] = found_columns(mass[:, real], seen_by[real])
 
         def name(head: int, row: int) -> str:
             place = Place(number, self.heads[head].layer, queries)

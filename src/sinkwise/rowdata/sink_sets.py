@@ -125,8 +125,10 @@ def with_sink_set(block: RowBlock, name: str) -> RowBlock | None:
         bos = None if block.keys is None else block.keys.bos
         keys = np.zeros(block.n_keys, dtype=bool) if bos is None else bos
     elif name == "found":
-        keys = found_columns(*column_mass(block.log_weights, block.support))
-        keys &= positions >= 0
+        mass, seen = column_mass(block.log_weights, block.support)
+        real = positions >= 0
+        keys = np.zeros(block.n_keys, dtype=bool)
+        keys[real] = found_columns(mass[:, real], seen[real])
     else:
         raise RowError(f"no sink set is called {name!r}; there are {', '.join(SINK_SETS)}")
     if not keys.any():

@@ -86,10 +86,10 @@ class Audit:
         Variables `sink_mass`, `virtual_sink_mass` (the part of it on a learned sink or another
         column that is no token), `value_weighted_sink_mass` (of weights times the norms of the
         values behind them; NaN for rows that came without a model), `sink_balance`,
-        `content_dispersion` (and `_per_part`), `entropy` and its exact split, `content_entropy`, `share_over` over ``eps`` (share of rows whose
-        sink mass is above it), `rows`; each with its interval as ``NAME_low`` and
-        ``NAME_high`` (delete-one-document jackknife, NaN for fewer than 2 documents).  Entropies,
-        balances and dispersions in nats.
+        `content_dispersion` (and `_per_part`), `entropy` and its exact split, `content_entropy`,
+        `share_over` over ``eps`` (share of rows whose sink mass is above it), `rows`; each with
+        its interval as ``NAME_low`` and ``NAME_high`` (delete-one-document jackknife, NaN for
+        fewer than 2 documents).  Entropies, balances and dispersions in nats.
         """
         return profile_dataset(self._store, self.heads, self.level)
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
+from scipy import stats
 
 from sinkwise.accumulate.placement import PlacementSums
 from sinkwise.errors import RowError
@@ -15,6 +16,8 @@ from sinkwise.studies.document_store import DocumentStore
 from sinkwise.studies.head_matrix import n_pairs, square
 
 __all__ = ["PositionalNull", "positional_null"]
+
+_RANK = 1e-10  # of the largest eigenvalue: below, a direction of the profile is rounding
 
 
 @dataclass(frozen=True)
@@ -51,15 +54,16 @@ def positional_null(
 ) -> PositionalNull:
     """Split every content distance into what position explains and what it does not.
 
-    Every cell of a row (a content key) has an offset, its distance from the query.  Let ``m_h``
-    be head h's mean centred log-ratio in each bin of offsets, and ``v_h`` the mean squared
-    departure of its rows from it.  Projecting a row's difference onto functions of the offset
-    splits the mean squared content distance exactly,
+    Let V be the functions of the offset, query position minus key position, centred within each
+    row as every centred log-ratio is.  Projecting the difference of two heads' rows onto V splits
+    the mean squared content distance exactly into what their mean profiles by offset say and the
+    rest,
 
-        D²(h, k) = P²(h, k) + R²(h, k),   P² = Σ_bins cells · (m_h - m_k)² / rows,
+        D²(h, k) = P²(h, k) + R²(h, k).
 
-    and heads that share nothing but their profiles have ``R² = v_h + v_k``.  So ``beyond = 1 -
-    R² / (v_h + v_k)`` is 0 under the null that only position makes them alike.
+    With ``v_h`` the mean squared departure of head h's rows from its own profile, heads that
+    share nothing but position have ``R² = v_h + v_k``.  So ``beyond = 1 - R² / (v_h + v_k)`` is 0
+    under the null that position alone makes them alike.
 
     Parameters
     ----------
@@ -77,26 +81,25 @@ def positional_null(
 
     Notes
     -----
-    Bins are two to an octave.  With few rows a profile takes up some noise, and the share is a
-    little too large: a bin's profile has the noise of its cells.  O(heads² · bins + documents ·
-    pairs) time, O(heads²) memory.
+    One bin an offset up to 63, then four to an octave.  With few rows a profile takes up some
+    noise, one degree of freedom a bin, so the share is a little too large.  The projection needs
+    only sums: the log-ratios summed by bin, and the Gram matrix of the bins' row-centred
+    indicators.  O(documents · (bins³ + heads² · bins)) time, O(heads²) memory.
     """
     n_heads = len(heads)
     squares = store.pairs("content_sq")
-    parts = [store.placement(d) for d in store.documents]
-    total = PlacementSums.zero(n_heads)
-    for part in parts:
-        total = total.merge(_without_columns(part))
+    parts = _aligned([store.placement(d) for d in store.documents])
+    if any(part.zero_cells.any() for part in parts):
+        raise RowError(
+            "rows hold rounding zeros that were left out of log-ratios pair by pair, so what "
+            "position explains cannot be split off: use log-weights, or replace the zeros"
+        )
+    total = _added(parts)
     with np.errstate(invalid="ignore", divide="ignore"):
         observed = squares.distances()
-        positional, rest_of = _profile_distances(total)
+        positional, departures = _profile_distances(total)
         rest = np.maximum(observed - positional, 0.0)
-        beyond = np.where(rest_of > 0, 1 - rest / rest_of, np.nan)
-    if (observed < positional * (1 - 1e-6) - 1e-9).any():
-        raise RowError(
-            "rows hold rounding zeros that were left out of log-ratios, pair by pair: what "
-            "position explains cannot be split off. Use log-weights, or replace the zeros"
-        )
+        beyond = np.where(departures > 0, 1 - rest / departures, np.nan)
     share, low, high = _share(squares.sums, squares.counts, parts, level)
     matrix = square(np.sqrt(observed), n_heads)
     return PositionalNull(
@@ -109,68 +112,105 @@ def positional_null(
     )
 
 
-def _without_columns(sums: PlacementSums) -> PlacementSums:
-    """The same sums without the columns, which are not needed here and differ in length."""
-    empty = np.zeros((sums.n_heads, 0))
-    return PlacementSums(empty, empty, *list(vars(sums).values())[2:])
+@dataclass(frozen=True)
+class _Offsets:
+    """What of a document's placement is needed here, its groups the same in all documents."""
+
+    clr: np.ndarray
+    gram: np.ndarray
+    group: np.ndarray
+    squares: np.ndarray
+    rows: np.ndarray
+    zero_cells: np.ndarray
 
 
-def _profile_distances(sums: PlacementSums) -> tuple[np.ndarray, np.ndarray]:
+def _aligned(parts: Sequence[PlacementSums]) -> list[_Offsets]:
+    """Number the groups so that heads of one group see the same keys in every document."""
+    numbers = np.stack([part.group for part in parts])
+    distinct, group = np.unique(numbers, axis=1, return_inverse=True)
+    return [
+        _Offsets(
+            part.offset_clr,
+            part.offset_gram[distinct[i]],
+            group.reshape(-1),
+            part.squares,
+            part.rows,
+            part.zero_cells,
+        )
+        for i, part in enumerate(parts)
+    ]
+
+
+def _added(parts: Sequence[_Offsets]) -> _Offsets:
+    names = ("clr", "gram", "squares", "rows", "zero_cells")
+    sums = {name: sum(getattr(part, name) for part in parts) for name in names}
+    return _Offsets(**sums, group=parts[0].group)
+
+
+def _less(total: _Offsets, part: _Offsets) -> _Offsets:
+    names = ("clr", "gram", "squares", "rows", "zero_cells")
+    rest = {name: getattr(total, name) - getattr(part, name) for name in names}
+    return _Offsets(**rest, group=total.group)
+
+
+def _profile_distances(sums: _Offsets) -> tuple[np.ndarray, np.ndarray]:
     """Squared distance between mean profiles, and the sum of both departures, condensed.
 
     NaN for heads that don't see the same keys.
     """
-    upper = np.triu_indices(sums.n_heads, 1)
-    cells = sums.offset_cells
-    profile = np.divide(sums.offset_clr, cells, out=np.zeros_like(cells), where=cells > 0)
-    scaled = profile * np.sqrt(cells)
-    within = sums.squares - (scaled**2).sum(1)
-    out = np.empty(n_pairs(sums.n_heads))
+    n_heads = len(sums.rows)
+    fitted = np.zeros_like(sums.clr)
+    for number, gram in enumerate(sums.gram):
+        mine = sums.group == number
+        fitted[mine] = sums.clr[mine] @ _inverse_root(gram)
+    within = np.maximum(sums.squares - np.einsum("hb,hb->h", fitted, fitted), 0.0)
+    out = np.empty(n_pairs(n_heads))
     start = 0
-    for h in range(sums.n_heads - 1):
-        gap = scaled[h + 1 :] - scaled[h]
-        out[start : start + len(gap)] = np.einsum("kb,kb->k", gap, gap)
-        same = (cells[h + 1 :] == cells[h]).all(1)
-        out[start : start + len(gap)][~same] = np.nan
-        start += len(gap)
-    rows = sums.rows[upper[0]]
-    departures = np.maximum(within[upper[0]] + within[upper[1]], 0.0)
-    return out / rows, departures / rows
+    for h in range(n_heads - 1):
+        gap = fitted[h + 1 :] - fitted[h]
+        values = np.einsum("kb,kb->k", gap, gap)
+        values[sums.group[h + 1 :] != sums.group[h]] = np.nan
+        out[start : start + len(values)] = values
+        start += len(values)
+    first, second = np.triu_indices(n_heads, 1)
+    return out / sums.rows[first], (within[first] + within[second]) / sums.rows[first]
+
+
+def _inverse_root(gram: np.ndarray) -> np.ndarray:
+    """A root of the pseudo-inverse; directions that no row distinguishes are left out."""
+    active = np.flatnonzero(np.diagonal(gram) > 0)
+    root = np.zeros((len(gram), len(gram)))
+    if len(active):
+        values, vectors = np.linalg.eigh(gram[np.ix_(active, active)])
+        kept = values > _RANK * values[-1]
+        root[np.ix_(active, active[: int(kept.sum())])] = vectors[:, kept] / np.sqrt(values[kept])
+    return root
 
 
 def _share(
-    sums: np.ndarray, counts: np.ndarray, parts: Sequence[PlacementSums], level: float
+    sums: np.ndarray, counts: np.ndarray, parts: Sequence[_Offsets], level: float
 ) -> tuple[float, float, float]:
     """Positional share of all pairs together, by leaving each document out."""
-    from scipy import stats
+    total = _added(parts)
 
-    total = PlacementSums.zero(parts[0].n_heads)
-    for part in parts:
-        total = total.merge(_without_columns(part))
-
-    def share(left_out: PlacementSums | None, observed: np.ndarray) -> float:
-        if left_out is not None:
-            found = [
-                a - b for a, b in zip(vars(total).values(), vars(left_out).values(), strict=True)
-            ]
-            positional, _ = _profile_distances(PlacementSums(*found))
-        else:
-            positional, _ = _profile_distances(total)
+    def share(sums: _Offsets, observed: np.ndarray) -> float:
+        positional, _ = _profile_distances(sums)
         known = np.isfinite(positional) & np.isfinite(observed)
         whole = observed[known].sum()
         return float(positional[known].sum() / whole) if whole > 0 else float("nan")
 
+    whole, n = sums.sum(0), counts.sum(0)
+    g = len(parts)
     with np.errstate(invalid="ignore", divide="ignore"):
-        value = share(None, sums.sum(0) / counts.sum(0))
-        if len(parts) < 2:
+        value = share(total, whole / n)
+        if g < 2:
             return value, float("nan"), float("nan")
         without = np.array(
             [
-                share(_without_columns(part), (sums.sum(0) - sums[i]) / (counts.sum(0) - counts[i]))
+                share(_less(total, part), (whole - sums[i]) / (n - counts[i]))
                 for i, part in enumerate(parts)
             ]
         )
-    g = len(parts)
     error = float(np.sqrt((g - 1) / g * ((without - without.mean()) ** 2).sum()))
     t = float(stats.t.ppf((1 + level) / 2, g - 1))
     return value, value - t * error, value + t * error
