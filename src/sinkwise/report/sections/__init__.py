@@ -18,6 +18,7 @@ ORDER = (
     "headline",
     "sink_mass",
     "reversals",
+    "regime",
     "distances",
     "channels",
     "bands",

@@ -24,7 +24,7 @@ def section(audit: Audit) -> Section:
     """Return the section; every audit has one."""
     regime = audit.summary().get("regime") or {}
     told = ": ".join(plain(regime[k]) for k in ("verdict", "why") if regime.get(k))
-    rule = f"Regime rule: {told}. It is a description with a record of misses, not a law."
+    rule = f"Regime rule: {told}. {regime.get('record', '')}".strip()
     return Section(
         id="headline",
         title="Headline",
