@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from sinkwise.errors import RowError
-from sinkwise.report.figures import bands, channels, distances, reversals, sinks
+from sinkwise.report.figures import bands, channels, distances, reversals, sinks, sinks_found
 from sinkwise.report.figures.bands import band_plot
 from sinkwise.report.figures.channels import channels_by_layer, channels_overall
 from sinkwise.report.figures.distances import MATRICES, UNITS, head_matrix
@@ -37,6 +37,7 @@ __all__ = [
 
 FIGURES: Mapping[str, Callable[[Audit], Any]] = {
     **sinks.FIGURES,
+    **sinks_found.FIGURES,
     **reversals.FIGURES,
     **distances.FIGURES,
     **channels.FIGURES,
