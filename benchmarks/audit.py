@@ -18,6 +18,7 @@ from transformers import GPT2Config, GPT2LMHeadModel
 from benchmarks.measure import Contender, main
 from sinkwise.accumulate.documents import document_sums
 from sinkwise.capture.source import ModelRows
+from sinkwise.rowdata.sink_sets import SINK_SETS
 
 
 @cache
@@ -46,7 +47,7 @@ def make(args: argparse.Namespace) -> Mapping[str, Contender]:
     return {
         "fused forward": lambda: forward("sdpa"),
         "capture alone": lambda: sum(block.n_rows for block in rows().blocks()),
-        "audit": lambda: document_sums(rows().blocks()),
+        "audit": lambda: document_sums(rows().blocks(), sink_sets=SINK_SETS),
         "eager, output_attentions": lambda: forward("eager", output_attentions=True),
     }
 
