@@ -52,13 +52,18 @@ def test_a_key_that_no_row_sees_has_no_mass():
 
 
 def test_the_strongest_key_is_found_and_those_of_enough_heads():
-    mass = np.full((20, 6), 0.01)
+    mass = np.full((20, 60), 0.01)
     mass[:, 0] = 0.5
     mass[:2, 3] = 0.2  # 10 % of the heads, and two
     mass[:1, 4] = 0.9  # one head's habit
-    seen = np.array([1, 1, 1, 1, 1, 0.2])
+    seen = np.ones(60)
+    seen[5] = 0.2
     mass[:, 5] = 0.9  # just behind the few queries that see it
     assert np.flatnonzero(found_columns(mass, seen)).tolist() == [0, 3]
+
+
+def test_an_even_share_of_few_keys_is_no_sink():
+    assert np.flatnonzero(found_columns(np.full((8, 6), 1 / 6), np.ones(6))).tolist() == [0]
 
 
 def test_nothing_is_found_where_nothing_is_seen_by_half_of_the_rows():

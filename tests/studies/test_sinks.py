@@ -38,7 +38,7 @@ class Made:
             )
 
 
-def rng_logits(seed, documents=5, heads=6, rows=10, keys=20):
+def rng_logits(seed, documents=5, heads=6, rows=10, keys=40):
     rng = np.random.default_rng(seed)
     queries = np.arange(keys - rows, keys)
     return rng.normal(size=(documents, heads, rows, keys)), queries
@@ -50,7 +50,7 @@ def test_a_declared_sink_that_holds_the_mass_raises_no_warning():
     evidence = audit(Made(z, queries=queries)).sinks()
     assert evidence.warning == ""
     top = evidence.positions.iloc[0]
-    assert (top.position, top.declared) == (0, True) and top.mass > 0.8
+    assert (top.position, top.declared) == (0, True) and top.mass > 0.6
     assert top["over_0.3"] == 1.0
     assert evidence.documents.found.tolist() == [(0,)] * 5
 
@@ -69,7 +69,7 @@ def test_a_sink_elsewhere_is_found_and_warned_of():
 def test_secondary_sinks_by_token_and_layer():
     z, queries = rng_logits(2, heads=8)
     z[..., 0] += 4
-    tokens = [["<s>", *[f"w{i}" for i in range(1, 20)]] for _ in range(5)]
+    tokens = [["<s>", *[f"w{i}" for i in range(1, 40)]] for _ in range(5)]
     for d, place in enumerate((2, 3, 5, 2, 7)):
         z[d, 4:, :, place] += 5  # the second layer's heads look at one word, wherever it is
         tokens[d][place] = " the"
@@ -85,7 +85,7 @@ def test_secondary_sinks_by_token_and_layer():
     # a position's mass over documents is the mean of its columns
     p = np.exp(
         z
-        - np.logaddexp.reduce(np.where(np.arange(20) <= queries[:, None], z, -np.inf), -1)[
+        - np.logaddexp.reduce(np.where(np.arange(40) <= queries[:, None], z, -np.inf), -1)[
             ..., None
         ]
     )
@@ -202,12 +202,12 @@ def test_no_sink_sets_and_too_few_heads():
 
 def test_a_saved_run_says_the_same(tmp_path):
     z, queries = rng_logits(9)
-    tokens = [[f"t{i}" for i in range(20)]] * 5
+    tokens = [[f"t{i}" for i in range(40)]] * 5
     fresh = audit(Made(z, queries=queries, tokens=tokens), out=tmp_path / "run")
     again = sw.open_audit(tmp_path / "run")
     assert again.sinks().positions.equals(fresh.sinks().positions)
     assert again.sink_sets().equals(fresh.sink_sets())
     assert again.positional_null().share == fresh.positional_null().share
     example = again.store.example(0)
-    assert example.query == 19
+    assert example.query == 39
     np.testing.assert_allclose(np.exp(example.log_weights).sum(-1), 1, rtol=1e-5)

@@ -35,6 +35,7 @@ on MiniLM and DINOv2-S, which have none, nothing but the class token.
 """
 
 FOUND_HEADS = 0.1
+_EVEN_SHARES = 4
 _FEWEST_HEADS = 2  # one head's favourite key is its habit, not the model's sink
 
 _SEEN_BY = 0.5  # of the rows: a late key is seen by the few queries right behind it alone
@@ -81,20 +82,22 @@ def found_columns(mass: np.ndarray, seen: np.ndarray) -> np.ndarray:
     """Mark the keys that are sinks, bool ``(keys,)``, from :func:`column_mass`.
 
     Among the keys that at least half of the rows see: the one with the largest mean weight over
-    heads, and every one with a mean weight above 0.1 in at least 10 % of the heads (and two
-    heads).  No key is marked where no key is seen by half of the rows.
+    heads, and every one with a mean weight above 0.1 (and four times an even share of the keys)
+    in at least 10 % of the heads (and two heads).  No key is marked where no key is seen by half
+    of the rows.
 
     Examples
     --------
-    >>> mass = np.array([[0.6, 0.2, 0.2], [0.6, 0.4, 0.0]])
-    >>> found_columns(mass, np.ones(3)).tolist()  # one head alone has a sink at key 2
-    [True, True, False]
+    >>> mass = np.full((4, 50), 0.005)
+    >>> mass[:, 0], mass[2:, 7], mass[0, 9] = 0.3, 0.2, 0.4
+    >>> np.flatnonzero(found_columns(mass, np.ones(50))).tolist()  # one head alone has key 9
+    [0, 7]
     """
     candidate = (seen >= _SEEN_BY) & np.isfinite(mass).any(0)
     if not candidate.any():
         return np.zeros(len(seen), dtype=bool)
     known = np.where(np.isfinite(mass), mass, 0.0)
-    heads = (known > FOUND_MASS).sum(0)
+    heads = (known > max(FOUND_MASS, _EVEN_SHARES / len(seen))).sum(0)
     marked = candidate & (heads >= max(_FEWEST_HEADS, FOUND_HEADS * len(known)))
     marked[np.where(candidate, known.mean(0), -1.0).argmax()] = True
     return marked
