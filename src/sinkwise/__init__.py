@@ -73,8 +73,10 @@ _HOME = {
     "capture.source": ("ModelRows",),
 }
 _MODULE_OF = {name: module for module, names in _HOME.items() for name in names}
+_MODULES = {"theory": "studies.theory"}
+"""Modules that are reached by a short name, such as ``sinkwise.theory``."""
 
-__all__ = ["__version__", *sorted(_MODULE_OF)]
+__all__ = ["__version__", *sorted({*_MODULE_OF, *_MODULES})]
 
 if TYPE_CHECKING:
     from sinkwise.capture.load import LoadedModel, load_model
@@ -124,6 +126,7 @@ if TYPE_CHECKING:
     from sinkwise.rowdata.arrays import Rows, rows
     from sinkwise.rowdata.block import HeadId, RowBlock, RowSource
     from sinkwise.runs.audit import audit, open_audit
+    from sinkwise.studies import theory
     from sinkwise.studies.audit import Audit
     from sinkwise.studies.compare import Comparison, compare
     from sinkwise.studies.distance_matrix import head_distances
@@ -139,10 +142,12 @@ if TYPE_CHECKING:
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _MODULE_OF:
+    if name in _MODULES:
+        value: Any = importlib.import_module(f"sinkwise.{_MODULES[name]}")
+    elif name in _MODULE_OF:
+        value = getattr(importlib.import_module(f"sinkwise.{_MODULE_OF[name]}"), name)
+    else:
         raise AttributeError(f"module 'sinkwise' has no attribute {name!r}")
-    module = importlib.import_module(f"sinkwise.{_MODULE_OF[name]}")
-    value = getattr(module, name)
     globals()[name] = value
     return value
 

@@ -6,9 +6,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
-from typing import TypeVar
-
-from threadpoolctl import ThreadpoolController
+from typing import Any, TypeVar
 
 __all__ = ["on_all_cores"]
 
@@ -39,5 +37,7 @@ def _cores() -> int:
 
 
 @cache
-def _blas() -> ThreadpoolController:
+def _blas() -> Any:
+    from threadpoolctl import ThreadpoolController  # importing it sets environment variables
+
     return ThreadpoolController()
