@@ -82,6 +82,7 @@ def new_figure(*, height: int, **layout: Any) -> go.Figure:
                 "y": 1.02,
                 "x": 0,
                 "itemsizing": "constant",
+                "traceorder": "normal",
             },
         }
     )

@@ -47,7 +47,6 @@ def channels_overall(audit: Audit) -> go.Figure:
         )
     figure.update_xaxes(range=[0, 1], tickformat=".0%", dtick=0.2)
     figure.update_yaxes(visible=False)
-    figure.update_layout(legend={"traceorder": "normal"})
     return figure
 
 

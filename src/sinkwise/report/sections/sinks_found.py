@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sinkwise.report.figures.sinks_found import sinks_by_layer, value_weighted
-from sinkwise.report.section import Block, Figure, Figures, Paragraph, Section, table
+from sinkwise.report.section import Block, Details, Figure, Figures, Paragraph, Section, table
 from sinkwise.report.wording import count_of, interval, number, percent, plain
 from sinkwise.studies.sinks import describe_rule
 
@@ -55,7 +55,7 @@ def _content(audit: Audit) -> tuple[Block, ...]:
                 "sinks-by-layer",
                 sinks_by_layer(audit),
                 "Declared and other found sinks by layer.",
-                "Where the second colour stands high, heads of that layer have their sink "
+                "Where the light blue bars stand high, heads of that layer have their sink "
                 "elsewhere, and the declared sink alone leaves it among the content.",
             )
         )
@@ -89,19 +89,17 @@ def _content(audit: Audit) -> tuple[Block, ...]:
         )
     )
     if len(evidence.tokens):
-        blocks.append(
-            table(
-                "Tokens outside the declared sink that take the most weight (three occurrences "
-                "or more)",
-                evidence.tokens.to_dict("records"),
-                {
-                    "token": lambda r: _shown(r["token"]),
-                    "occurrences": lambda r: plain(r["occurrences"]),
-                    "mean weight": lambda r: number(r["mass"]),
-                    "of them sinks": lambda r: plain(r["found"]),
-                },
-            )
+        tokens = table(
+            "Tokens outside the declared sink with the most weight (three occurrences or more)",
+            evidence.tokens.to_dict("records"),
+            {
+                "token": lambda r: _shown(r["token"]),
+                "occurrences": lambda r: plain(r["occurrences"]),
+                "mean weight": lambda r: number(r["mass"]),
+                "of them sinks": lambda r: plain(r["found"]),
+            },
         )
+        blocks.append(Details("Tokens outside the declared sink", (tokens,)))
     control = audit.repeated_tokens()
     if control is not None:
         blocks.append(Paragraph(_control(audit, control)))
