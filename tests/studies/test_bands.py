@@ -4,10 +4,18 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy import stats
 from scipy.special import softmax
 
 from sinkwise.errors import RowError
-from sinkwise.studies.bands import BAND_METRICS, bands, pair_bounds
+from sinkwise.studies import bands as bands_module
+from sinkwise.studies.bands import (
+    BAND_METRICS,
+    BAND_RANKING_COLUMNS,
+    band_ranking,
+    bands,
+    pair_bounds,
+)
 
 
 def classical(p, q):
@@ -114,3 +122,91 @@ def test_wrong_sizes_are_named():
 def test_sink_masses_outside_0_1_are_refused():
     with pytest.raises(RowError, match="outside"):
         pair_bounds(np.array([0.5, 1.5]))
+
+
+def with_dropped(p):
+    content = p[..., 1:] / p[..., 1:].sum(-1, keepdims=True)
+    first, second = np.triu_indices(len(p), 1)
+    dropped = classical(content[first], content[second])
+    return condensed_means(p) | {f"{k}/dropped": v.mean(-1) for k, v in dropped.items()}
+
+
+def heads_with_sinks(n_heads=12, seed=1):
+    rng = np.random.default_rng(seed)
+    z = rng.normal(size=(n_heads, 20, 9)) * 2
+    z[..., 0] += np.linspace(-2, 8, n_heads)[:, None]
+    return with_dropped(softmax(z, axis=-1))
+
+
+def test_ranking_within_thresholds_pair_by_pair():
+    means = heads_with_sinks()
+    found = band_ranking(means, 12, thresholds=(0.0, 0.3, 0.6))
+    assert tuple(found.columns) == BAND_RANKING_COLUMNS
+    assert found.metric.tolist() == [m for m in BAND_METRICS for _ in range(3)]
+    whole = bands(means, 12)
+    for row in found.itertuples():
+        inside = 1 - means["larger_content_mass"] >= row.threshold
+        value = means[f"{row.metric}/kept"][inside]
+        bound = whole.bound.sel(metric=row.metric).to_numpy()[inside]
+        assert row.pairs == inside.sum() and row.share == pytest.approx(inside.mean())
+        assert row.ceiling == pytest.approx(np.median(bound))
+        assert row.ceiling_used == pytest.approx(np.median(value / bound))
+        assert (row.value_low, row.value_high) == pytest.approx(
+            tuple(np.quantile(value, [0.05, 0.95]))
+        )
+        for name, other in (
+            ("ceiling", bound),
+            ("dropped", means[f"{row.metric}/dropped"][inside]),
+        ):
+            spearman, kendall = stats.spearmanr(value, other), stats.kendalltau(value, other)
+            assert getattr(row, f"spearman_{name}") == pytest.approx(spearman.statistic)
+            assert getattr(row, f"kendall_{name}") == pytest.approx(kendall.statistic)
+    assert found.share.iloc[0] == 1.0 and 0 < found.share.iloc[2] < found.share.iloc[1] < 1
+
+
+def test_kendall_of_a_sample_is_near_all(monkeypatch):
+    means = heads_with_sinks(40)
+    whole = band_ranking(means, 40, thresholds=(0.0,))
+    monkeypatch.setattr(bands_module, "_KENDALL_PAIRS", 400)
+    some = band_ranking(means, 40, thresholds=(0.0,))
+    assert (some.kendall_ceiling != whole.kendall_ceiling).all()
+    np.testing.assert_allclose(some.kendall_ceiling, whole.kendall_ceiling, atol=0.1)
+    assert some.spearman_ceiling.tolist() == whole.spearman_ceiling.tolist()
+
+
+def test_too_few_or_constant_pairs_have_no_correlation(recwarn):
+    means = heads_with_sinks(3)
+    found = band_ranking(means, 3, thresholds=(0.0, 1.0))
+    assert found[found.threshold == 1.0].pairs.tolist() == [0, 0, 0]
+    assert (
+        found[found.threshold == 1.0]
+        .drop(columns=["metric", "threshold", "pairs", "share"])
+        .isna()
+        .all(axis=None)
+    )
+    assert found[found.threshold == 0.0].notna().all(axis=None)
+    two = {k: v[:1] for k, v in means.items()}
+    assert band_ranking(two, 2, thresholds=(0.0,)).kendall_ceiling.isna().all()
+    constant = means | {"cosine/dropped": np.full(3, 0.5)}
+    found = band_ranking(constant, 3, thresholds=(0.0,))
+    assert np.isnan(found.kendall_dropped[0]) and np.isfinite(found.kendall_dropped[1])
+    nowhere = {k: np.full(3, np.nan) for k in means}
+    assert band_ranking(nowhere, 3).share.isna().all()
+    assert not recwarn.list
+
+
+def test_pairs_without_a_distance_count_nowhere():
+    means = heads_with_sinks(6)
+    means["js_divergence/kept"][4] = np.nan
+    found = band_ranking(means, 6, thresholds=(0.0,)).set_index("metric")
+    assert found.pairs.to_dict() == {"cosine": 15, "euclidean": 15, "js_divergence": 14}
+    assert found.share["js_divergence"] == 1.0
+
+
+def test_refused_rankings():
+    means = heads_with_sinks(3)
+    with pytest.raises(RowError, match=r"a threshold of 1.5 lies outside"):
+        band_ranking(means, 3, thresholds=(1.5,))
+    del means["cosine/dropped"]
+    with pytest.raises(RowError, match="needs the mean 'cosine/dropped'"):
+        band_ranking(means, 3)

@@ -14,15 +14,17 @@ from sinkwise.errors import RowError
 from sinkwise.rowdata import HeadId
 from sinkwise.studies.audit_summary import audit_summary
 from sinkwise.studies.audit_tables import CONVENTIONS, distance_dataset, profile_dataset
-from sinkwise.studies.bands import BANDS_NEED, bands
+from sinkwise.studies.bands import BAND_METRICS, BANDS_NEED, band_ranking, bands
 from sinkwise.studies.document_halves import DocumentPairs
 from sinkwise.studies.document_store import DocumentStore
 from sinkwise.studies.positional import PositionalNull, positional_null
 from sinkwise.studies.regime import regime, sink_dispersion
+from sinkwise.studies.reversal_places import REVERSAL_PLACES_COLUMNS, reversal_places
 from sinkwise.studies.reversal_table import REVERSAL_COLUMNS, REVERSAL_NAMES, reversal_table
 from sinkwise.studies.sink_set_table import sink_set_table
 from sinkwise.studies.sinks import SinkEvidence, found_sinks
 from sinkwise.studies.taxonomy import TAXONOMY_COLUMNS, taxonomy
+from sinkwise.studies.worst_pairs import WORST_PAIRS_COLUMNS, worst_pairs
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -111,10 +113,58 @@ class Audit:
 
         One row per pair of (metric, convention): `first`, `second`, `rate` (exact, over all
         triples), `resolved_rate` and `resolved_share`, `low`, `high`, `bias`,
-        `smallest_detectable`, `sampled_rate` (the 50,000-triple protocol) and `note`; see
+        `smallest_detectable`, `sampled_rate` (the 50,000-triple protocol) and `note`; the rate
+        weighted by margin, the share of heads whose nearest neighbour changes and the overlap of
+        their nearest neighbours; see
         :func:`~sinkwise.studies.reversal_table.reversal_table`.  Empty for fewer than 3 heads.
         """
         return self._reversals.copy()
+
+    def reversal_places(
+        self, first: str = "js_divergence/kept", second: str = "js_divergence/dropped"
+    ) -> pd.DataFrame:
+        """Where two measures reverse verdicts: by layer distance, and by gap in sink mass.
+
+        See :func:`~sinkwise.studies.reversal_places.reversal_places`.  Empty for fewer than 3
+        heads.
+
+        Raises
+        ------
+        RowError
+            If there is no such measure, or some two heads have no distance by it.
+        """
+        one, two = self._two_measures(first, second)
+        if len(self.heads) < 3:
+            import pandas as pd
+
+            return pd.DataFrame(columns=REVERSAL_PLACES_COLUMNS)
+        sink_mass = self.profile.sink_mass.to_numpy()
+        distances = one.distances(), two.distances()
+        return reversal_places(*distances, self.heads, sink_mass, seed=self.seed)
+
+    def worst_pairs(
+        self,
+        first: str = "js_divergence/kept",
+        second: str = "js_divergence/dropped",
+        n: int = 10,
+    ) -> pd.DataFrame:
+        """Pairs of heads that are neighbours by one measure and strangers by the other.
+
+        See :func:`~sinkwise.studies.worst_pairs.worst_pairs`.  Empty for fewer than 3 heads.
+
+        Raises
+        ------
+        RowError
+            If there is no such measure, or some two heads have no distance by it.
+        """
+        one, two = self._two_measures(first, second)
+        if len(self.heads) < 3:
+            import pandas as pd
+
+            return pd.DataFrame(columns=WORST_PAIRS_COLUMNS)
+        return worst_pairs(
+            one, two, len(self.heads), n, names=(first, second), seed=self.seed, heads=self.heads
+        )
 
     def taxonomy(self) -> pd.DataFrame:
         """Clusterings of the heads under each convention, their ARI and its ceilings.
@@ -133,10 +183,20 @@ class Audit:
         RowError
             With sinks of several keys: the closed forms do not hold for them.
         """
-        found = {name: self._store.pairs(name) for name in BANDS_NEED}
-        # a ceiling is summed over no row where the sink has several keys
-        means = {n: pairs.distances() for n, pairs in found.items() if pairs.counts.any()}
-        return bands(means, len(self.heads))
+        return bands(self._means(BANDS_NEED), len(self.heads))
+
+    def band_ranking(self) -> pd.DataFrame:
+        """How much of the ranking of head pairs is left where both sinks are large.
+
+        See :func:`~sinkwise.studies.bands.band_ranking`.
+
+        Raises
+        ------
+        RowError
+            With sinks of several keys: the closed forms do not hold for them.
+        """
+        dropped = tuple(f"{metric}/dropped" for metric in BAND_METRICS)
+        return band_ranking(self._means(BANDS_NEED + dropped), len(self.heads), seed=self.seed)
 
     def sinks(self) -> SinkEvidence:
         """Where the sinks are, by position, token, document and layer, whatever was declared.
@@ -253,6 +313,19 @@ class Audit:
         return self._store
 
     # -- parts ----------------------------------------------------------------------------
+
+    def _means(self, names: tuple[str, ...]) -> dict[str, np.ndarray]:
+        """Mean distances by name, without those that no row was summed for."""
+        found = {name: self._store.pairs(name) for name in names}
+        return {n: pairs.distances() for n, pairs in found.items() if pairs.counts.any()}
+
+    def _two_measures(self, first: str, second: str) -> tuple[DocumentPairs, DocumentPairs]:
+        for name in (first, second):
+            if name not in self._store.pair_names:
+                raise RowError(
+                    f"no measure {name!r}; there are {', '.join(self._store.pair_names)}"
+                )
+        return self._store.pairs(first), self._store.pairs(second)
 
     @property
     def _comparable(self) -> dict[str, DocumentPairs]:
