@@ -140,7 +140,7 @@ def heads_with_sinks(n_heads=12, seed=1):
 
 def test_ranking_within_thresholds_pair_by_pair():
     means = heads_with_sinks()
-    found = band_ranking(means, 12, thresholds=(0.0, 0.3, 0.6))
+    found = band_ranking(means, 12, thresholds=(0.0, 0.2, 0.4))
     assert tuple(found.columns) == BAND_RANKING_COLUMNS
     assert found.metric.tolist() == [m for m in BAND_METRICS for _ in range(3)]
     whole = bands(means, 12)
@@ -175,8 +175,8 @@ def test_kendall_of_a_sample_is_near_all(monkeypatch):
 
 
 def test_too_few_or_constant_pairs_have_no_correlation(recwarn):
-    means = heads_with_sinks(3)
-    found = band_ranking(means, 3, thresholds=(0.0, 1.0))
+    means = heads_with_sinks(5)
+    found = band_ranking(means, 5, thresholds=(0.0, 1.0))
     assert found[found.threshold == 1.0].pairs.tolist() == [0, 0, 0]
     assert (
         found[found.threshold == 1.0]
@@ -185,13 +185,14 @@ def test_too_few_or_constant_pairs_have_no_correlation(recwarn):
         .all(axis=None)
     )
     assert found[found.threshold == 0.0].notna().all(axis=None)
-    two = {k: v[:1] for k, v in means.items()}
-    assert band_ranking(two, 2, thresholds=(0.0,)).kendall_ceiling.isna().all()
-    constant = means | {"cosine/dropped": np.full(3, 0.5)}
-    found = band_ranking(constant, 3, thresholds=(0.0,))
+    for pairs, n_heads in ((1, 2), (6, 4)):
+        few = band_ranking({k: v[:pairs] for k, v in means.items()}, n_heads, thresholds=(0.0,))
+        assert few.kendall_ceiling.isna().all() and few.ceiling_used.notna().all()
+    constant = means | {"cosine/dropped": np.full(10, 0.5)}
+    found = band_ranking(constant, 5, thresholds=(0.0,))
     assert np.isnan(found.kendall_dropped[0]) and np.isfinite(found.kendall_dropped[1])
-    nowhere = {k: np.full(3, np.nan) for k in means}
-    assert band_ranking(nowhere, 3).share.isna().all()
+    nowhere = {k: np.full(10, np.nan) for k in means}
+    assert band_ranking(nowhere, 5).share.isna().all()
     assert not recwarn.list
 
 

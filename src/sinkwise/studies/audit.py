@@ -138,7 +138,9 @@ class Audit:
             import pandas as pd
 
             return pd.DataFrame(columns=REVERSAL_PLACES_COLUMNS)
-        sink_mass = self.profile.sink_mass.to_numpy()
+        sums, counts = self._store.profile("sink_mass")
+        with np.errstate(invalid="ignore"):  # NaN for a head without rows
+            sink_mass = sums.sum(0) / counts.sum(0)
         distances = one.distances(), two.distances()
         return reversal_places(*distances, self.heads, sink_mass, seed=self.seed)
 

@@ -50,7 +50,7 @@ BAND_RANKING_COLUMNS = (
 )
 """Columns of the table, there also when it is empty."""
 
-_FEWEST_PAIRS = 3
+_FEWEST_PAIRS = 10
 _KENDALL_PAIRS = 50_000
 _ROUNDING = 1e-6  # float32 rows: values stand within this of an exactly attained bound
 
@@ -210,7 +210,7 @@ def band_ranking(
         ``spearman_ceiling`` and ``kendall_ceiling``, the rank correlation of the kept distance
         with its own ceiling, which is what the sinks alone explain of its ranking;
         ``spearman_dropped`` and ``kendall_dropped``, that of the kept with the dropped distance,
-        which is what the content alone does.  NaN with fewer than 3 pairs, or where one side is
+        which is what the content alone does.  NaN with fewer than 10 pairs, or where one side is
         constant.
 
     Raises
@@ -226,15 +226,15 @@ def band_ranking(
     Examples
     --------
     >>> import numpy as np
-    >>> values = {"larger_content_mass": np.array([0.1, 0.2, 0.15]),
-    ...           "cosine_ceiling": np.array([0.01, 0.06, 0.03]),
-    ...           "cosine/kept": np.array([0.01, 0.05, 0.02]),
-    ...           "euclidean/kept": np.array([0.1, 0.2, 0.15]),
-    ...           "js_divergence/kept": np.array([0.02, 0.08, 0.03])}
-    >>> values |= {f"{m}/dropped": np.array([0.3, 0.1, 0.2]) for m in BAND_METRICS}
-    >>> found = band_ranking(values, 3, thresholds=[0.8])
-    >>> found[["metric", "share", "kendall_ceiling", "kendall_dropped"]].values.tolist()[0]
-    ['cosine', 1.0, 1.0, -1.0]
+    >>> sink = np.linspace(0.5, 0.95, 10)  # of the 10 pairs of 5 heads
+    >>> values = {"larger_content_mass": 1 - sink, "cosine_ceiling": pair_bounds(sink)["cosine"]}
+    >>> values |= {f"{m}/kept": 0.5 * pair_bounds(sink)[m] for m in BAND_METRICS}
+    >>> values |= {f"{m}/dropped": sink for m in BAND_METRICS}
+    >>> found = band_ranking(values, 5, thresholds=[0.0, 0.8])
+    >>> found[["ceiling_used", "kendall_ceiling", "kendall_dropped"]].round(6).values.tolist()[0]
+    [0.5, 1.0, -1.0]
+    >>> found.pairs[1], bool(np.isnan(found.kendall_ceiling[1]))  # too few
+    (4, True)
     """
     outside = [t for t in thresholds if not 0 <= t <= 1]
     if outside:
