@@ -142,7 +142,7 @@ def test_compare_prints_the_differences_first(runs, sinkwise, tmp_path):
     other = _with_card(runs[1], tmp_path / "other", sink=[0, 1])
     result = sinkwise("compare", runs[0], other)
     assert result.exit_code == 0, result.output
-    assert result.stdout.startswith("These runs measure different things: sink.")
+    assert result.stdout.startswith("The runs differ in what they measure: sink.")
     assert result.stdout.index("The cards differ in") < result.stdout.index("All heads")
     assert "Note: not paired" in result.stdout and "Verdicts on which head" in result.stdout
     assert result.stderr == ""

@@ -144,6 +144,13 @@ def test_paired_documents_must_match():
         sw.compare(audit(logits()), audit(logits(documents=6)), paired=True)
 
 
+def test_unpaired_runs_may_differ_in_their_number_of_documents():
+    found = sw.compare(audit(logits()), audit(logits(documents=5, seed=1)))
+    assert not found.paired
+    assert found.geometry.p_value.between(0.005, 1).all()
+    assert found.geometry.excess.notna().all() and found.model.low.notna().all()
+
+
 def test_other_heads_are_refused():
     with pytest.raises(sw.RunError, match="L0H4 is in one alone"):
         sw.compare(audit(logits()), audit(logits(heads=5)))

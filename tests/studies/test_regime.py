@@ -9,7 +9,13 @@ import numpy as np
 import pytest
 
 import sinkwise as sw
-from sinkwise.studies.regime import frozen_rule, regime, regime_outcome, sink_dispersion
+from sinkwise.studies.regime import (
+    SinkDispersion,
+    frozen_rule,
+    regime,
+    regime_outcome,
+    sink_dispersion,
+)
 
 
 def logits(slope, documents=6, heads=5, seed=0, noise=1.0):
@@ -39,7 +45,12 @@ def test_the_thresholds_are_read_from_the_frozen_file():
 
 @pytest.mark.parametrize(
     ("spread", "verdict"),
-    [(0.09, "classical safe"), (0.15, "abstain"), (0.21, "classical unsafe")],
+    [
+        (0.0999, "classical safe"),
+        (0.1001, "abstain"),
+        (0.1999, "abstain"),
+        (0.2001, "classical unsafe"),
+    ],
 )
 def test_the_spread_of_sink_mass_decides(spread, verdict):
     found = regime(np.array([0.5 - spread, 0.5 + spread]))
@@ -47,6 +58,11 @@ def test_the_spread_of_sink_mass_decides(spread, verdict):
     assert found["dispersion"] == pytest.approx(spread)
     assert f"{spread:.3f}" in found["why"]
     assert found["settled"] is None
+
+
+def test_at_a_threshold_the_rule_abstains():
+    for spread in (0.10, 0.20):
+        assert regime(SinkDispersion(spread, spread, spread, spread))["verdict"] == "abstain"
 
 
 def test_its_record_always_comes_with_it():

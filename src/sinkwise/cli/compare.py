@@ -81,7 +81,7 @@ def compare_command(
 def _as_text(found: Any) -> str:
     lines = []
     if found.measures_differ:
-        lines += [f"These runs measure different things: {', '.join(found.measures_differ)}.", ""]
+        lines += [f"The runs differ in what they measure: {', '.join(found.measures_differ)}.", ""]
     if len(found.differences):
         differences = [
             [row.kind, row.entry, _short(row.first), _short(row.second)]
