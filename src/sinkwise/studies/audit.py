@@ -205,23 +205,21 @@ class Audit:
 
         See :func:`~sinkwise.studies.sinks.found_sinks`.
         """
-        return found_sinks(
-            self._store, self.heads, declared=self.declared_positions, level=self.level
-        )
+        return self._sinks
 
     def sink_sets(self) -> pd.DataFrame:
         """The same verdicts under every sink set that the rows were summed under.
 
         See :func:`~sinkwise.studies.sink_set_table.sink_set_table`.
         """
-        return sink_set_table(self._store, len(self.heads), level=self.level, seed=self.seed)
+        return self._sink_sets.copy()
 
     def positional_null(self) -> PositionalNull:
         """How much of the content distances position alone explains, and what is left.
 
         See :func:`~sinkwise.studies.positional.positional_null`.
         """
-        return positional_null(self._store, self.heads, level=self.level)
+        return self._positional_null
 
     def repeated_tokens(self) -> dict[str, Any] | None:
         """The control on one repeated token a document, None where it was not run.
@@ -339,6 +337,20 @@ class Audit:
     def not_compared(self) -> tuple[str, ...]:
         """Measures by which some two heads have no distance, so that verdicts can't be had."""
         return tuple(n for n in REVERSAL_NAMES if n not in self._comparable)
+
+    @cached_property
+    def _sinks(self) -> SinkEvidence:
+        return found_sinks(
+            self._store, self.heads, declared=self.declared_positions, level=self.level
+        )
+
+    @cached_property
+    def _sink_sets(self) -> pd.DataFrame:
+        return sink_set_table(self._store, len(self.heads), level=self.level, seed=self.seed)
+
+    @cached_property
+    def _positional_null(self) -> PositionalNull:
+        return positional_null(self._store, self.heads, level=self.level)
 
     @cached_property
     def _reversals(self) -> pd.DataFrame:

@@ -9,6 +9,7 @@ import numpy as np
 
 from sinkwise.accumulate.intervals import jackknife_mean
 from sinkwise.accumulate.profile import SHARE_THRESHOLDS
+from sinkwise.errors import RowError
 from sinkwise.studies.document_store import DocumentStore
 
 if TYPE_CHECKING:
@@ -34,6 +35,10 @@ def audit_summary(audit: Audit, store: DocumentStore) -> dict[str, Any]:
             "rows": store.n_rows,
             "rows_excluded": store.excluded,
             "sink_mass": _sink_mass(audit, store),
+            "sinks_found": _sinks_found(audit),
+            "sink_sets": audit.sink_sets().to_dict("records"),
+            "position": _position(audit),
+            "repeated_tokens": audit.repeated_tokens(),
             "not_compared": list(audit.not_compared),
             "reversals": audit.reversals().to_dict("records"),
             "taxonomy": [_with_lesser_ceiling(r) for r in audit.taxonomy().to_dict("records")],
@@ -73,6 +78,26 @@ def _sink_mass(audit: Audit, store: DocumentStore) -> dict[str, Any]:
         "by_layer": by_layer,
         "share_over": share_over,
     }
+
+
+def _sinks_found(audit: Audit) -> dict[str, Any]:
+    evidence = audit.sinks()
+    return {
+        "warning": evidence.warning,
+        "secondary_mass": float(evidence.documents.secondary_mass.mean()),
+        "positions": evidence.positions.to_dict("records"),
+        "tokens": evidence.tokens.to_dict("records"),
+        "by_layer": evidence.layers.to_dict("records"),
+    }
+
+
+def _position(audit: Audit) -> dict[str, Any]:
+    """What position explains of the content distances, or why that can't be said."""
+    try:
+        null = audit.positional_null()
+    except RowError as error:
+        return {"share": None, "low": None, "high": None, "note": str(error)}
+    return {"share": null.share, "low": null.low, "high": null.high, "note": ""}
 
 
 def _with_lesser_ceiling(record: dict[str, Any]) -> dict[str, Any]:

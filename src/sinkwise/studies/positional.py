@@ -8,12 +8,13 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 from scipy import stats
+from scipy.spatial.distance import pdist
 
 from sinkwise.accumulate.placement import PlacementSums
 from sinkwise.errors import RowError
 from sinkwise.rowdata import HeadId
 from sinkwise.studies.document_store import DocumentStore
-from sinkwise.studies.head_matrix import n_pairs, square
+from sinkwise.studies.head_matrix import square
 
 __all__ = ["PositionalNull", "positional_null"]
 
@@ -158,22 +159,15 @@ def _profile_distances(sums: _Offsets) -> tuple[np.ndarray, np.ndarray]:
 
     NaN for heads that don't see the same keys.
     """
-    n_heads = len(sums.rows)
     fitted = np.zeros_like(sums.clr)
     for number, gram in enumerate(sums.gram):
         mine = sums.group == number
         fitted[mine] = sums.clr[mine] @ _inverse_root(gram)
     within = np.maximum(sums.squares - np.einsum("hb,hb->h", fitted, fitted), 0.0)
-    out = np.empty(n_pairs(n_heads))
-    start = 0
-    for h in range(n_heads - 1):
-        gap = fitted[h + 1 :] - fitted[h]
-        values = np.einsum("kb,kb->k", gap, gap)
-        values[sums.group[h + 1 :] != sums.group[h]] = np.nan
-        out[start : start + len(values)] = values
-        start += len(values)
-    first, second = np.triu_indices(n_heads, 1)
-    return out / sums.rows[first], (within[first] + within[second]) / sums.rows[first]
+    first, second = np.triu_indices(len(sums.rows), 1)
+    between = pdist(fitted, "sqeuclidean")
+    between[sums.group[first] != sums.group[second]] = np.nan
+    return between / sums.rows[first], (within[first] + within[second]) / sums.rows[first]
 
 
 def _inverse_root(gram: np.ndarray) -> np.ndarray:
