@@ -70,6 +70,8 @@ def interval(value: Any, low: Any, high: Any) -> str:
         return number(value)
     half = (high - low) / 2
     digits = 2 if half <= 0 else min(5, max(2, -math.floor(math.log10(half))))
+    # adding 0 turns a negative zero into a plain one: a bound of -0.00 is none
+    low, high = round(float(low), digits) + 0.0, round(float(high), digits) + 0.0
     joint = "–" if low >= 0 else " to "
     bounds = f"({low:.{digits}f}{joint}{high:.{digits}f})"
     return f"{number(value, max(3, min(digits, 4)))} {bounds}"
