@@ -233,7 +233,7 @@ def band_ranking(
     >>> found = band_ranking(values, 5, thresholds=[0.0, 0.8])
     >>> found[["ceiling_used", "kendall_ceiling", "kendall_dropped"]].round(6).values.tolist()[0]
     [0.5, 1.0, -1.0]
-    >>> found.pairs[1], bool(np.isnan(found.kendall_ceiling[1]))  # too few
+    >>> int(found.pairs[1]), bool(np.isnan(found.kendall_ceiling[1]))  # too few
     (4, True)
     """
     outside = [t for t in thresholds if not 0 <= t <= 1]
