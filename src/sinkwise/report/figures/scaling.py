@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -29,9 +30,15 @@ def scaling_figure(found: Scaling) -> go.Figure:
         If plotly is not installed.
     """
     go = graph_objects()
+    sizes = found.models["parameters"].to_numpy(dtype=np.float64)
     figure = new_figure(
         height=460,
-        xaxis={"type": "log", "title": {"text": "parameters"}, "exponentformat": "power"},
+        xaxis={
+            "type": "log",
+            "title": {"text": "parameters"},
+            "tickmode": "array",
+            **_ticks(sizes.min(), sizes.max()),
+        },
         yaxis={"title": {"text": "mean sink mass"}, "range": [0, 1]},
     )
     lines = found.slopes[found.slopes["statistic"] == "sink_mass"].set_index("family")
@@ -72,6 +79,17 @@ def scaling_figure(found: Scaling) -> go.Figure:
                 )
             )
     return figure
+
+
+def _ticks(smallest: float, largest: float) -> dict[str, list[Any]]:
+    """One, two and five times every power of ten in sight, in thousands, millions, billions."""
+    low, high = math.floor(math.log10(smallest / 2)), math.ceil(math.log10(2 * largest))
+    found = [m * 10**k for k in range(max(low, 0), high + 1) for m in (1, 2, 5)]
+    if len(found) > 15:
+        found = found[::3]
+    units = ((10**12, "T"), (10**9, "B"), (10**6, "M"), (10**3, "k"), (1, ""))
+    texts = [next(f"{v // size} {unit}" for size, unit in units if v >= size) for v in found]
+    return {"tickvals": found, "ticktext": texts}
 
 
 def write_scaling(found: Scaling, path: str | Path) -> Path:
