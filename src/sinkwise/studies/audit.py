@@ -6,17 +6,20 @@ import importlib
 from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
+import pandas as pd
 
 from sinkwise.errors import RowError
 from sinkwise.rowdata import HeadId
 from sinkwise.studies.audit_summary import audit_summary
 from sinkwise.studies.audit_tables import CONVENTIONS, distance_dataset, profile_dataset
 from sinkwise.studies.bands import BAND_METRICS, BANDS_NEED, band_ranking, bands
+from sinkwise.studies.biplot import attention_parts, biplot
 from sinkwise.studies.document_halves import DocumentPairs
 from sinkwise.studies.document_store import DocumentStore
+from sinkwise.studies.mantel import MANTEL_COLUMNS, sink_association
 from sinkwise.studies.positional import PositionalNull, positional_null
 from sinkwise.studies.regime import regime, sink_dispersion
 from sinkwise.studies.reversal_places import REVERSAL_PLACES_COLUMNS, reversal_places
@@ -27,7 +30,6 @@ from sinkwise.studies.taxonomy import TAXONOMY_COLUMNS, taxonomy
 from sinkwise.studies.worst_pairs import WORST_PAIRS_COLUMNS, worst_pairs
 
 if TYPE_CHECKING:
-    import pandas as pd
     import xarray as xr
 
 __all__ = ["Audit"]
@@ -135,8 +137,6 @@ class Audit:
         """
         one, two = self._two_measures(first, second)
         if len(self.heads) < 3:
-            import pandas as pd
-
             return pd.DataFrame(columns=REVERSAL_PLACES_COLUMNS)
         sums, counts = self._store.profile("sink_mass")
         with np.errstate(invalid="ignore"):  # NaN for a head without rows
@@ -161,8 +161,6 @@ class Audit:
         """
         one, two = self._two_measures(first, second)
         if len(self.heads) < 3:
-            import pandas as pd
-
             return pd.DataFrame(columns=WORST_PAIRS_COLUMNS)
         return worst_pairs(
             one, two, len(self.heads), n, names=(first, second), seed=self.seed, heads=self.heads
@@ -238,6 +236,30 @@ class Audit:
         sink = [sink] if isinstance(sink, int) else sink
         fixed = isinstance(sink, list) and all(isinstance(p, int) and p >= 0 for p in sink)
         return tuple(sink) if fixed and sink else ()
+
+    def sink_association(self, *, permutations: int = 999) -> pd.DataFrame:
+        """How much of each distance is the gap in sink mass: Mantel correlations.
+
+        See :func:`~sinkwise.studies.mantel.sink_association`.  Empty for fewer than 3 heads.
+        """
+        mass = self.profile.sink_mass.to_numpy()
+        if len(self.heads) < 3 or not np.isfinite(mass).all():
+            return pd.DataFrame(columns=MANTEL_COLUMNS)
+        return sink_association(
+            {name: pairs.distances() for name, pairs in self._comparable.items()},
+            mass,
+            permutations=permutations,
+            seed=self.seed,
+            heads=self.heads,
+        )
+
+    def biplot(self, *, scaling: Literal["form", "covariance"] = "form") -> xr.Dataset:
+        """Heads as compositions of sink and content by offset: points, arrows, explained variance.
+
+        See :func:`~sinkwise.studies.biplot.biplot` and
+        :func:`~sinkwise.studies.biplot.attention_parts`.
+        """
+        return biplot(*attention_parts(self._store), self.heads, scaling=scaling)
 
     def regime(self) -> dict[str, Any] | None:
         """Whether sink masses alone warn that classical verdicts flip; None for a single head.
@@ -356,8 +378,6 @@ class Audit:
     def _reversals(self) -> pd.DataFrame:
         usable = self._comparable
         if len(self.heads) < 3 or len(usable) < 2:
-            import pandas as pd
-
             return pd.DataFrame(columns=REVERSAL_COLUMNS)
         return reversal_table(
             usable,
@@ -371,8 +391,6 @@ class Audit:
     @cached_property
     def _taxonomy(self) -> pd.DataFrame:
         if len(self.heads) < 3 or len(self._comparable) < 2:
-            import pandas as pd
-
             return pd.DataFrame(columns=TAXONOMY_COLUMNS)
         return taxonomy(
             self._comparable, len(self.heads), seed=self.seed, level=self.level, heads=self.heads
