@@ -78,10 +78,18 @@ def compare_geometry(
     so the rate found should not stand out among the rates after 199 random exchanges.  It is exact
     at any number of documents; with n pairs it can't be below 2^(1-n).  It asks whether anything
     changed, not how much.  Splits and exchanges are judged on 20,000 seeded triples (on all,
-    where there are fewer); O(names · (splits + exchanges) · triples).
+    where there are fewer).  O(names · (splits + exchanges) · triples) time and the memory of one
+    measure's sums: nine measures of 512 heads and 8 documents take 7 s, and two of 2,000 heads
+    6 s and 0.9 GB.
     """
     rng = np.random.default_rng(seed)
-    triples = _triples(n_heads, seed)
+    a, b, c = _triples(n_heads, seed)
+    # only the pairs that some triple looks at, so that many heads don't mean much memory
+    pairs, places = np.unique(
+        np.stack([condensed_pair(n_heads, a, b), condensed_pair(n_heads, a, c)]),
+        return_inverse=True,
+    )
+    margins = places.reshape(2, -1)
     documents: tuple[int, int] | None = None
     rows = []
     for name in names:
@@ -102,15 +110,16 @@ def compare_geometry(
             row["note"] = "one document: nothing to tell noise by"
             continue
         both = DocumentPairs(
-            np.concatenate([one.sums, two.sums]), np.concatenate([one.counts, two.counts])
+            np.concatenate([one.sums[:, pairs], two.sums[:, pairs]]),
+            np.concatenate([one.counts[:, pairs], two.counts[:, pairs]]),
         )
-        rates = {key: _rates(both, *masks, n_heads, triples) for key, masks in halves.items()}
+        rates = {key: _rates(both, *masks, margins) for key, masks in halves.items()}
         means = {key: float(np.mean(values)) for key, values in rates.items()}
         row |= means
         row["excess"] = (
             means["between_halves"] - (means["within_first"] + means["within_second"]) / 2
         )
-        found = _rates(both, *exchanged, n_heads, triples)
+        found = _rates(both, *exchanged, margins)
         if not np.isfinite(found).all() or not all(map(math.isfinite, means.values())):
             row["note"] = "some two heads share no row in some halves of the documents"
             continue
@@ -179,12 +188,13 @@ def _rates(
     documents: DocumentPairs,
     left: np.ndarray,
     right: np.ndarray,
-    n_heads: int,
-    triples: tuple[np.ndarray, np.ndarray, np.ndarray],
+    margins: np.ndarray,
 ) -> np.ndarray:
-    """Reversal rate between the distances of two groups of documents, ``(groups,)``."""
-    a, b, c = triples
-    ab, ac = condensed_pair(n_heads, a, b), condensed_pair(n_heads, a, c)
+    """Reversal rate between the distances of two groups of documents, ``(groups,)``.
+
+    `margins` is ``(2, triples)``: the places of both distances of a triple.
+    """
+    ab, ac = margins
     found = []
     for one, two in zip(documents.of(left), documents.of(right), strict=True):
         signs = np.sign(one[ab] - one[ac]) - np.sign(two[ab] - two[ac])
