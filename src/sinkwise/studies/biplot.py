@@ -135,5 +135,5 @@ def attention_parts(store: DocumentStore) -> tuple[np.ndarray, list[str]]:
             labels.append(f"{prefix}{low}" if low == high else f"{prefix}{low}–{high}")
             columns.append(side[:, octave == number].sum(1) / rows)
     found = np.stack(columns, axis=1)
-    kept = (found > 0).all(0)
+    kept = np.asarray((found > 0).all(0))
     return found[:, kept], [label for label, keep in zip(labels, kept, strict=True) if keep]

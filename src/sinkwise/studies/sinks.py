@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -169,12 +170,12 @@ def _positions(
     head_mass, seen = _column_means(whole)
     order = np.argsort(np.where(seen >= _SEEN_BY / 2, value, -1.0), kind="stable")[::-1]
     chosen = sorted({p for p in declared if p < width} | {int(p) for p in order[:strongest]})
-    rows = []
+    found: list[dict[str, Any]] = []
     for p in chosen:
         column = np.where(np.isfinite(head_mass[:, p]), head_mass[:, p], 0.0)
         by_layer = np.array([column[layer_of == layer].mean() for layer in layers])
         names = Counter(_text(t, p) for t in texts if t is not None and p < len(t))
-        rows.append(
+        found.append(
             {
                 "position": p,
                 "token": names.most_common(1)[0][0] if names else "",
@@ -187,8 +188,8 @@ def _positions(
                 "declared": p in declared,
             }
         )
-    rows.sort(key=lambda r: -r["mass"])
-    return pd.DataFrame(rows)
+    found.sort(key=lambda r: -r["mass"])
+    return pd.DataFrame(found)
 
 
 class _TokenTally:
@@ -209,7 +210,7 @@ class _TokenTally:
             self._found[text] += bool(found[p])
 
     def table(self, most: int = 12) -> pd.DataFrame:
-        rows = [
+        rows: list[dict[str, Any]] = [
             {
                 "token": text,
                 "occurrences": len(masses),
