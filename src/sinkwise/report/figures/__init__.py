@@ -9,7 +9,15 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from sinkwise.errors import RowError
-from sinkwise.report.figures import bands, channels, distances, reversals, sinks, sinks_found
+from sinkwise.report.figures import (
+    bands,
+    channels,
+    distances,
+    reversals,
+    sinks,
+    sinks_found,
+    worst_pairs,
+)
 from sinkwise.report.figures.bands import band_plot
 from sinkwise.report.figures.channels import channels_by_layer, channels_overall
 from sinkwise.report.figures.distances import MATRICES, UNITS, head_matrix
@@ -39,6 +47,7 @@ FIGURES: Mapping[str, Callable[[Audit], Any]] = {
     **sinks.FIGURES,
     **sinks_found.FIGURES,
     **reversals.FIGURES,
+    **worst_pairs.FIGURES,
     **distances.FIGURES,
     **channels.FIGURES,
     **bands.FIGURES,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sinkwise.errors import RowError
-from sinkwise.report.theme import SEQUENTIAL, graph_objects, new_figure
+from sinkwise.report.theme import COLOURS, SEQUENTIAL, graph_objects, new_figure
 from sinkwise.report.wording import interval, label, metric_title, short_title
 
 if TYPE_CHECKING:
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from sinkwise.studies.audit import Audit
 
-__all__ = ["FIGURES", "reversal_grid"]
+__all__ = ["FIGURES", "reversal_grid", "reversals_by_layer_distance", "reversals_by_sink_gap"]
 
 
 def reversal_grid(audit: Audit) -> go.Figure:
@@ -78,8 +78,67 @@ def reversal_grid(audit: Audit) -> go.Figure:
     return figure
 
 
+def reversals_by_layer_distance(
+    audit: Audit, first: str = "js_divergence/kept", second: str = "js_divergence/dropped"
+) -> go.Figure:
+    """Mean share of reversed verdicts of two heads, by how many layers lie between them."""
+    places = _places(audit, first, second, "layer_distance")
+    go = graph_objects()
+    figure = new_figure(height=300)
+    figure.add_trace(
+        go.Bar(
+            x=places["low"],
+            y=places["rate"],
+            marker={"color": COLOURS["blue"]},
+            customdata=places["pairs"],
+            hovertemplate="%{x:.0f} layers apart<br>reversed %{y:.1%}"
+            "<br>%{customdata:,} pairs of heads<extra></extra>",
+        )
+    )
+    figure.update_xaxes(title="layers between the two heads", rangemode="tozero")
+    figure.update_yaxes(title="share reversed", tickformat=".0%", rangemode="tozero")
+    return figure
+
+
+def reversals_by_sink_gap(
+    audit: Audit, first: str = "js_divergence/kept", second: str = "js_divergence/dropped"
+) -> go.Figure:
+    """Mean share of reversed verdicts of two heads, by the gap of their sink masses."""
+    places = _places(audit, first, second, "sink_mass_gap").dropna()
+    go = graph_objects()
+    figure = new_figure(height=300)
+    width = places["high"] - places["low"]
+    figure.add_trace(
+        go.Bar(
+            x=places["low"] + width / 2,
+            y=places["rate"],
+            width=width.clip(lower=0.004),
+            marker={"color": COLOURS["orange"], "line": {"color": "#ffffff", "width": 1}},
+            customdata=places[["low", "high", "pairs"]],
+            hovertemplate="gap %{customdata[0]:.3f} to %{customdata[1]:.3f}"
+            "<br>reversed %{y:.1%}<br>%{customdata[2]:,} pairs of heads<extra></extra>",
+        )
+    )
+    figure.update_xaxes(title="gap in mean sink mass of the two heads", rangemode="tozero")
+    figure.update_yaxes(title="share reversed", tickformat=".0%", rangemode="tozero")
+    return figure
+
+
+def _places(audit: Audit, first: str, second: str, by: str) -> Any:
+    places = audit.reversal_places(first, second)
+    if len(places) == 0:
+        raise RowError(
+            "no reversals to place arrived, expected at least 3 heads: audit a model with more"
+        )
+    return places[places["by"] == by]
+
+
 def _note(note: Any) -> str:
     return f"<br>{label(note)}" if isinstance(note, str) and note else ""
 
 
-FIGURES = {"reversals": reversal_grid}
+FIGURES = {
+    "reversals": reversal_grid,
+    "reversals-by-layer-distance": reversals_by_layer_distance,
+    "reversals-by-sink-gap": reversals_by_sink_gap,
+}

@@ -19,6 +19,7 @@ ORDER = (
     "sink_mass",
     "sinks_found",
     "reversals",
+    "worst_pairs",
     "distances",
     "channels",
     "bands",

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from sinkwise.report.bands import BAND_METRICS, Band, band
 from sinkwise.report.figures.bands import MOST_POINTS, band_plot
 from sinkwise.report.section import Block, Figure, Figures, Paragraph, Section, table
-from sinkwise.report.wording import count_of, metric_title, percent, sentence
+from sinkwise.report.wording import count_of, metric_title, number, percent, sentence
 
 if TYPE_CHECKING:
     from sinkwise.studies.audit import Audit
@@ -52,7 +52,36 @@ def _content(audit: Audit) -> tuple[Block, ...]:
             "median share of ceiling used": lambda r: percent(r["band"].median_use),
         },
     )
-    return (counted, Figures(tuple(_plot(audit, found) for found in bands), columns=3))
+    plots = Figures(tuple(_plot(audit, found) for found in bands), columns=3)
+    return (counted, plots, *_ranking(audit, {b.metric for b in bands}))
+
+
+def _ranking(audit: Audit, metrics: set[str]) -> tuple[Block, ...]:
+    """What is left of the order of head pairs where both sinks are large."""
+    if metrics != set(BAND_METRICS):
+        return ()
+    shown = table(
+        "What orders the kept distances of pairs of heads whose sinks are both large",
+        audit.band_ranking().to_dict("records"),
+        {
+            "metric": lambda r: metric_title(r["metric"]),
+            "smaller sink mass": lambda r: f"≥ {r['threshold']:g}" if r["threshold"] else "any",
+            "pairs of heads": lambda r: f"{r['pairs']:,}",
+            "share": lambda r: percent(r["share"]),
+            "distances, 5–95 %": lambda r: f"{number(r['value_low'])}–{number(r['value_high'])}",
+            "median ceiling": lambda r: number(r["ceiling"]),
+            "of it used": lambda r: percent(r["ceiling_used"]),
+            "ρ with the ceiling": lambda r: number(r["spearman_ceiling"], 2),
+            "ρ with the dropped distance": lambda r: number(r["spearman_dropped"], 2),
+        },
+    )
+    told = Paragraph(
+        "ρ is Spearman's rank correlation over pairs of heads. With the ceiling it says how much "
+        "of the order the sinks alone give; with the dropped distance, how much the content alone "
+        "does. Pairs share heads, so there is no interval; with fewer than 10 pairs, no ρ.",
+        "aside",
+    )
+    return shown, told
 
 
 def _plot(audit: Audit, found: Band) -> Figure:

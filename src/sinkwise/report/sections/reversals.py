@@ -5,7 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from sinkwise.report.figures.reversals import reversal_grid
+from sinkwise.report.figures.reversals import (
+    reversal_grid,
+    reversals_by_layer_distance,
+    reversals_by_sink_gap,
+)
 from sinkwise.report.section import (
     Block,
     Details,
@@ -16,6 +20,7 @@ from sinkwise.report.section import (
     Table,
     table,
 )
+from sinkwise.report.sections.worst_pairs import two_conventions
 from sinkwise.report.wording import interval, level_words, metric_title, number, percent
 
 if TYPE_CHECKING:
@@ -37,7 +42,8 @@ def section(audit: Audit) -> Section:
         ),
         misleads=(
             "Near-ties flip without harm and count all the same, so read the rate among resolved "
-            "verdicts beside it. Noise between documents flips verdicts too: a rate below the "
+            "verdicts (their margin exceeds its noise over documents) and the one weighted by "
+            "margin beside it. Noise between documents flips verdicts too: a rate below the "
             "smallest detectable one can't be told from 0."
         ),
         content=tuple(_content(audit)),
@@ -59,6 +65,9 @@ def _content(audit: Audit) -> Iterator[Block]:
                 ),
             )
         )
+        measures = two_conventions(audit)
+        if measures is not None:
+            yield _places(audit, *measures)
         yield Details(f"All {len(every.rows)} pairs as a table", (every,))
     elif audit.profile.sizes["head"] < 3:
         yield Paragraph("Fewer than three heads: there is no verdict to reverse.")
@@ -88,6 +97,9 @@ def classical_table(audit: Audit) -> Table:
             "reversal rate": lambda r: interval(r["rate"], r["low"], r["high"]),
             "among resolved verdicts": lambda r: number(r["resolved_rate"]),
             "share resolved": lambda r: percent(r["resolved_share"]),
+            "weighted by margin": lambda r: number(r["margin_weighted_rate"]),
+            "nearest head changes": lambda r: percent(r["nearest_changed"]),
+            "nearest shared": _overlap,
             "smallest detectable": lambda r: number(r["smallest_detectable"]),
             "estimated bias": lambda r: number(r["bias"]),
             "note": _note,
@@ -106,10 +118,41 @@ def all_pairs_table(audit: Audit) -> Table:
             "reversal rate": lambda r: interval(r["rate"], r["low"], r["high"]),
             "among resolved verdicts": lambda r: number(r["resolved_rate"]),
             "share resolved": lambda r: percent(r["resolved_share"]),
+            "weighted by margin": lambda r: number(r["margin_weighted_rate"]),
+            "nearest head changes": lambda r: percent(r["nearest_changed"]),
+            "nearest shared": _overlap,
             "smallest detectable": lambda r: number(r["smallest_detectable"]),
             "note": _note,
         },
     )
+
+
+def _places(audit: Audit, first: str, second: str) -> Figures:
+    """Where the verdicts of two measures reverse."""
+    names = f"{metric_title(first)} against {metric_title(second)}"
+    return Figures(
+        (
+            Figure(
+                "reversals-by-layer-distance",
+                reversals_by_layer_distance(audit, first, second),
+                "Reversals by the layers between two heads.",
+                f"{names}: mean over pairs of heads of the share of the verdicts on their "
+                "distance that reverse.",
+            ),
+            Figure(
+                "reversals-by-sink-gap",
+                reversals_by_sink_gap(audit, first, second),
+                "Reversals by the gap in sink mass of two heads.",
+                "The same shares; every bar holds about a tenth of the pairs. A reversal lies "
+                "between two pairs and counts for both.",
+            ),
+        ),
+        columns=2,
+    )
+
+
+def _overlap(record: Any) -> str:
+    return f"{percent(record['neighbour_overlap'])} of {record['neighbours']}"
 
 
 def _note(record: Any) -> str:
