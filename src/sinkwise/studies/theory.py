@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -43,7 +44,7 @@ TRIPLE_COLUMNS = ("measure", "margin_kept", "margin_dropped", "reverses", "radiu
 
 _TIE = 1e-12  # margins below this share of the distances are rounding
 
-_CLASSICAL = {
+_CLASSICAL: dict[str, Callable[..., np.ndarray]] = {
     "cosine": cosine_distance,
     "euclidean": euclidean_distance,
     "js_divergence": js_divergence,
@@ -221,11 +222,11 @@ def _distances(
 
 def _distance(measure: str, convention: str) -> Callable[[np.ndarray, np.ndarray], np.ndarray]:
     if measure in _CLASSICAL:
-        return lambda p, q: _CLASSICAL[measure](p, q, sink=0, convention=convention, logits=True)
+        return partial(_CLASSICAL[measure], sink=0, convention=convention, logits=True)
     if measure == "aitchison" and convention == "kept":
-        return lambda p, q: aitchison_distance(p, q, logits=True)
+        return partial(aitchison_distance, logits=True)
     # without the sink both log-ratio distances are the content's
-    return lambda p, q: content_distance(p, q, sink=0, logits=True)
+    return partial(content_distance, sink=0, logits=True)
 
 
 def _log_row(sink_mass: float, pi: np.ndarray) -> np.ndarray:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -101,7 +102,7 @@ def _key(position: int, tokens: np.ndarray | None) -> str:
     return f"key {position}: {label(repr(str(tokens[position])))}"
 
 
-FIGURES = {
+FIGURES: dict[str, Callable[..., Any]] = {
     "worst-pair-near-kept": worst_pair_rows,
     "worst-pair-near-dropped": partial(worst_pair_rows, near_in="js_divergence/dropped"),
 }
