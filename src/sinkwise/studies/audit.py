@@ -19,6 +19,7 @@ from sinkwise.studies.bands import BAND_METRICS, BANDS_NEED, band_ranking, bands
 from sinkwise.studies.biplot import attention_parts, biplot
 from sinkwise.studies.document_halves import DocumentPairs
 from sinkwise.studies.document_store import DocumentStore
+from sinkwise.studies.head_map import HeadMap, head_map
 from sinkwise.studies.mantel import MANTEL_COLUMNS, sink_association
 from sinkwise.studies.positional import PositionalNull, positional_null
 from sinkwise.studies.regime import regime, sink_dispersion
@@ -252,6 +253,21 @@ class Audit:
             seed=self.seed,
             heads=self.heads,
         )
+
+    def head_map(self, name: str = "content", *, dimensions: int = 2) -> HeadMap:
+        """Heads as points whose distances are as near as can be to those by one measure.
+
+        Parameters
+        ----------
+        name
+            A measure, such as ``"content"`` or ``"js_divergence/kept"``.
+        dimensions
+            Of the map.
+
+        See :func:`~sinkwise.studies.head_map.head_map`.
+        """
+        found = self._store.pairs(name).distances()
+        return head_map(found, dimensions=dimensions, heads=self.heads)
 
     def biplot(self, *, scaling: Literal["form", "covariance"] = "form") -> xr.Dataset:
         """Heads as compositions of sink and content by offset: points, arrows, explained variance.

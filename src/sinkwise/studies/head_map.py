@@ -6,13 +6,14 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
+from scipy.linalg import orthogonal_procrustes
 from scipy.spatial.distance import pdist, squareform
 
 from sinkwise.errors import RowError
 from sinkwise.rowdata import HeadId
 from sinkwise.studies.head_matrix import as_head_matrix
 
-__all__ = ["HeadMap", "head_map", "raw_stress"]
+__all__ = ["HeadMap", "aligned_with", "head_map", "raw_stress"]
 
 
 class HeadMap(NamedTuple):
@@ -89,6 +90,40 @@ def head_map(
         if done:
             break
     return HeadMap(points - points.mean(0), stress)
+
+
+def aligned_with(reference: np.ndarray, coordinates: np.ndarray) -> np.ndarray:
+    """Return a map turned and mirrored, and scaled to the same spread, to lie as `reference` does.
+
+    A map's orientation and units mean nothing, so two of them can be looked at side by side only
+    once they are laid over each other (Procrustes).  Distances within the map keep their ratios.
+
+    Parameters
+    ----------
+    reference, coordinates
+        ``(heads, dimensions)`` of the same heads.
+
+    Returns
+    -------
+    numpy.ndarray
+        ``(heads, dimensions)``, centred like the reference.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> square_of = np.array([[0, 0], [1, 0], [1, 1], [0, 1.0]])
+    >>> turned = 3 * square_of @ np.array([[0, -1], [1, 0.0]]) + 5
+    >>> bool(np.allclose(aligned_with(square_of, turned), square_of))
+    True
+    """
+    centre = reference.mean(0)
+    target, points = reference - centre, coordinates - coordinates.mean(0)
+    spread = float(np.linalg.norm(points))
+    if spread == 0:
+        return np.tile(centre, (len(points), 1))
+    turn, _ = orthogonal_procrustes(points, target)
+    turned: np.ndarray = points @ turn * (float(np.linalg.norm(target)) / spread) + centre
+    return turned
 
 
 def _classical_scaling(wanted: np.ndarray, dimensions: int) -> np.ndarray:

@@ -13,6 +13,7 @@ from sinkwise.report.figures import (
     bands,
     channels,
     distances,
+    maps,
     reversals,
     sinks,
     sinks_found,
@@ -51,6 +52,7 @@ FIGURES: Mapping[str, Callable[[Audit], Any]] = {
     **distances.FIGURES,
     **channels.FIGURES,
     **bands.FIGURES,
+    **maps.FIGURES,
 }
 """Figures by the names that :func:`draw` takes; each study's are declared in its own module."""
 

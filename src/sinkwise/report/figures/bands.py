@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -89,4 +90,4 @@ def _point_style(count: int) -> dict[str, float]:
     return {"size": 8, "opacity": 0.8} if count < 200 else {"size": 4, "opacity": 0.35}
 
 
-FIGURES = {f"band-{metric}": partial(band_plot, metric=metric) for metric in BAND_METRICS}
+FIGURES: Mapping[str, Callable[[Audit], Any]] = {f"band-{metric}": partial(band_plot, metric=metric) for metric in BAND_METRICS}

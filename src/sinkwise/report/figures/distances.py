@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -88,7 +89,7 @@ def head_matrix(audit: Audit, name: str = "content", order: HeadOrder | None = N
     return figure
 
 
-FIGURES = {
+FIGURES: Mapping[str, Callable[[Audit], Any]] = {
     f"distances-{name.replace('/', '-')}": partial(head_matrix, name=name)
     for name in (
         *MATRICES,
