@@ -90,4 +90,6 @@ def _point_style(count: int) -> dict[str, float]:
     return {"size": 8, "opacity": 0.8} if count < 200 else {"size": 4, "opacity": 0.35}
 
 
-FIGURES: Mapping[str, Callable[[Audit], Any]] = {f"band-{metric}": partial(band_plot, metric=metric) for metric in BAND_METRICS}
+FIGURES: Mapping[str, Callable[[Audit], Any]] = {
+    f"band-{metric}": partial(band_plot, metric=metric) for metric in BAND_METRICS
+}

@@ -22,6 +22,8 @@ __all__ = ["FIGURES", "MAPPED", "biplot_figure", "map_figure"]
 MAPPED = ("js_divergence/kept", "js_divergence/dropped", "content", "content_angle")
 """Measures whose maps the page shows; the first decides how the others are turned."""
 
+_NAMED = 0.4  # of the longest arrow
+
 
 def map_figure(audit: Audit, name: str = "content") -> go.Figure:
     """Heads as points by multidimensional scaling, coloured by sink mass."""
@@ -41,18 +43,24 @@ def biplot_figure(audit: Audit) -> go.Figure:
     points, arrows = found.points.to_numpy()[:, :2], found.arrows.to_numpy()[:, :2]
     figure = _points(audit, points, colour=audit.profile["layer"].to_numpy(), name="layer")
     reach = 0.9 * float(np.abs(points).max()) / max(float(np.abs(arrows).max()), 1e-300)
-    for part, (x, y) in zip(found.part.to_numpy(), arrows * reach, strict=True):
+    lengths = np.linalg.norm(arrows, axis=1)
+    for part, length, (x, y) in zip(found.part.to_numpy(), lengths, arrows * reach, strict=True):
         figure.add_annotation(
             x=x, y=y, ax=0, ay=0, axref="x", ayref="y", showarrow=True, arrowhead=2,
             arrowcolor=COLOURS["vermilion"], arrowwidth=1.5, text="",
         )  # fmt: skip
+        if length < _NAMED * lengths.max():
+            continue  # short arrows lie on top of each other, and so would their names
         figure.add_annotation(
             x=1.08 * x, y=1.08 * y, showarrow=False, text=label(part),
             font={"color": COLOURS["vermilion"], "size": 12},
         )  # fmt: skip
     explained = found.explained.to_numpy()
     figure.update_xaxes(title=f"first axis ({percent(explained[0])} of the variance)")
-    figure.update_yaxes(title=f"second axis ({percent(explained[1])})", scaleanchor="x")
+    side = 1.05 * float(np.abs(np.concatenate([points, 1.1 * reach * arrows])).max())
+    figure.update_xaxes(range=[-side, side], constrain="domain")
+    figure.update_yaxes(range=[-side, side], scaleanchor="x", constrain="domain")
+    figure.update_yaxes(title=f"second axis ({percent(explained[1])})")
     return figure
 
 

@@ -74,6 +74,7 @@ def _content(audit: Audit) -> tuple[Block, ...]:
                         "trade with each other; heads near each other share out alike.",
                     ),
                 ),
+                columns=2,
             ),
         ]
     return tuple(blocks)
@@ -86,7 +87,7 @@ def _map(audit: Audit, name: str) -> Figure:
     return Figure(
         f"map-{name.replace('/', '-')}",
         map_figure(audit, name),
-        f"{sentence(metric_title(name))}.",
+        sentence(metric_title(name)),
         "Coloured by sink mass: where the colours are sorted, the map shows the sink. "
         f"Stress {number(share, 2)} of the distances' root mean square.",
     )
