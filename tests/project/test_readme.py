@@ -52,7 +52,7 @@ def test_shell_blocks_run(tmp_path):
         env={**os.environ, "PATH": f"{bin_folder}{os.pathsep}{os.environ['PATH']}"},
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=900,
     )
     assert done.returncode == 0, done.stdout + done.stderr
     assert (tmp_path / "runs/small/report.html").is_file()
