@@ -6,6 +6,7 @@ from scipy.spatial.distance import squareform
 
 from sinkwise.errors import RowError
 from sinkwise.rowdata import HeadId
+from sinkwise.studies import half_verdicts
 from sinkwise.studies.channel_verdicts import (
     CHANNEL_VERDICT_COLUMNS,
     channel_verdicts,
@@ -49,7 +50,8 @@ def test_rates_and_clusters_by_hand():
     assert table.follows_note.tolist() == ["", "", ""]
 
 
-def test_intervals_are_those_of_the_reversal_table():
+def test_intervals_are_those_of_the_reversal_table(monkeypatch):
+    monkeypatch.setattr(half_verdicts, "_HALF_TRIPLES", 300)  # of 660: the baseline is a sample's
     documents = invented(1)
     mine = channel_verdicts(documents, 12, k=3, halves=40, seed=5).set_index("channel")
     theirs = reversal_table(

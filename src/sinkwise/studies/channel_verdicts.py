@@ -65,6 +65,7 @@ def channel_verdicts(
     seed: int = 0,
     level: float = 0.95,
     heads: Sequence[HeadId] | None = None,
+    clusterings: HalfClusterings | None = None,
 ) -> pd.DataFrame:
     """Compare every measure with each channel alone: its verdicts and its clusters of heads.
 
@@ -92,6 +93,8 @@ def channel_verdicts(
         Two-sided level of the intervals.
     heads
         Names for messages.
+    clusterings
+        Of the same measures and channels, where another study has made them: `k` is then theirs.
 
     Returns
     -------
@@ -142,15 +145,16 @@ def channel_verdicts(
     together = (*names, *channels)
     chosen, matrices = checked_pairs(documents, n_heads, together, heads, default=())
     rates = _Rates(chosen, matrices, halves=halves, seed=seed, level=level)
-    clusters = HalfClusterings(
-        chosen, n_heads, names=together, k=k, halves=min(halves, 25), seed=seed, heads=heads
-    )
+    if clusterings is None:
+        clusterings = HalfClusterings(
+            chosen, n_heads, names=together, k=k, halves=min(halves, 25), seed=seed, heads=heads
+        )
     found: list[dict[str, Any]] = []
     for name in names:
         values = [rates.exact(name, channel) for channel in channels]
         best, runner_up = np.argsort(values, kind="stable")[:2]
         for i, channel in enumerate(channels):
-            agreement = clusters.agreement((name, method), (channel, method))
+            agreement = clusterings.agreement((name, method), (channel, method))
             found.append(
                 {
                     "measure": name,
