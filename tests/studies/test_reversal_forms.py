@@ -49,17 +49,30 @@ def test_weighted_rates_of_several_matrices_at_once_and_of_sampled_anchors():
     np.testing.assert_array_equal(some, margin_weighted_rates(many, exact_up_to=50, seed=0))
 
 
+def weighted_by_hand(d1, d2):
+    weight = flipped = 0.0
+    for a in range(len(d1)):
+        x, y = np.delete(d1[a], a), np.delete(d2[a], a)
+        products = np.subtract.outer(x, x) * np.subtract.outer(y, y)
+        weight += np.abs(products).sum()
+        flipped -= products[products < 0].sum()
+    return weight, flipped
+
+
+def test_weighted_rate_of_many_tiles_of_others():
+    d1, d2 = two(7, 90)
+    d2[:45] *= 3  # tiles differ in weight
+    d2 = np.maximum(d2, d2.T)
+    weight, flipped = weighted_by_hand(d1, d2)
+    assert margin_weighted_rate(d1, d2) == pytest.approx(flipped / weight, rel=1e-12)
+
+
 @settings(max_examples=50, deadline=None)
 @given(st.integers(0, 10_000), st.integers(3, 12), st.integers(1, 4))
 def test_weighted_rate_is_the_share_of_the_weight_with_ties_and_any_units(seed, n, levels):
     rng = np.random.default_rng(seed)
     d1, d2 = (squareform(rng.integers(1, levels + 2, n * (n - 1) // 2) + 0.0) for _ in range(2))
-    weight = flipped = 0.0
-    for a in range(n):
-        x, y = np.delete(d1[a], a), np.delete(d2[a], a)
-        products = np.subtract.outer(x, x) * np.subtract.outer(y, y)
-        weight += np.abs(products).sum()
-        flipped -= products[products < 0].sum()
+    weight, flipped = weighted_by_hand(d1, d2)
     got = margin_weighted_rate(1e-5 * d1, 1e5 * d2)
     assert np.isnan(got) if weight == 0 else got == pytest.approx(flipped / weight, abs=1e-12)
 

@@ -9,6 +9,7 @@ from scipy.spatial.distance import pdist, squareform
 
 from sinkwise.errors import RowError
 from sinkwise.rowdata import HeadId
+from sinkwise.studies import anchors as anchors_module
 from sinkwise.studies import half_verdicts
 from sinkwise.studies import resolved as resolved_module
 from sinkwise.studies.document_halves import DocumentPairs
@@ -166,6 +167,15 @@ def test_resolved_verdicts_equal_triple_by_triple(level):
     assert got.rate[0, 1] == pytest.approx(rate, abs=1e-12)
     assert got.rate[0, 0] == 0.0
     assert 0 < share < got.share[0, 0] < 1
+
+
+def test_resolved_verdicts_in_tiles_are_the_same(monkeypatch):
+    documents = measures(np.random.default_rng(14), ("a", "b"), n_heads=40, noise=0.4)
+    tiled = resolved_rates(documents, 40)
+    monkeypatch.setattr(anchors_module, "_TILE", 100)
+    whole = resolved_rates(documents, 40)
+    np.testing.assert_array_equal(tiled.share, whole.share)
+    np.testing.assert_array_equal(tiled.rate, whole.rate)
 
 
 def test_resolved_verdicts_of_sampled_anchors_are_near_all(monkeypatch):
