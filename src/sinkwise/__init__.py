@@ -63,6 +63,7 @@ _HOME = {
     "studies.compare": ("Comparison", "compare"),
     "studies.distance_matrix": ("head_distances",),
     "studies.head_clustering": ("HeadClustering",),
+    "studies.regime": ("regime_outcome",),
     "studies.regime_fit": ("RegimeFit", "fit_regime"),
     "studies.reversal": ("reversal_rate", "sampled_reversal_rate"),
     "studies.reversal_forms": ("margin_weighted_rate", "nearest_changed", "neighbour_overlap"),
@@ -131,6 +132,7 @@ if TYPE_CHECKING:
     from sinkwise.studies.compare import Comparison, compare
     from sinkwise.studies.distance_matrix import head_distances
     from sinkwise.studies.head_clustering import HeadClustering
+    from sinkwise.studies.regime import regime_outcome
     from sinkwise.studies.regime_fit import RegimeFit, fit_regime
     from sinkwise.studies.reversal import reversal_rate, sampled_reversal_rate
     from sinkwise.studies.reversal_forms import (

@@ -216,7 +216,7 @@ def open_audit(folder: str | Path) -> Audit:
         card,
         level=manifest["level"],
         seed=card["seed"],
-        control=manifest["repeated_tokens"],
+        control=manifest.get("repeated_tokens"),
     )
 
 

@@ -108,7 +108,8 @@ class RunFolder:
         if schema != SCHEMA:
             raise RunError(
                 f"{self.path / 'manifest.json'} has the schema {schema!r}; this version reads "
-                f"{SCHEMA!r}"
+                f"{SCHEMA!r}. Audit the documents again into a new folder, or open it with the "
+                "version that wrote it"
             )
         return found
 
