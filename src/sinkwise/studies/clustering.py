@@ -20,6 +20,7 @@ __all__ = [
     "NOISE",
     "adjusted_rand_index",
     "average_linkage_labels",
+    "cluster_checked",
     "cluster_heads",
     "cluster_sizes",
     "head_linkage",
@@ -120,7 +121,19 @@ def cluster_heads(
     >>> cluster_heads(d, k=2, method="k-medoids").tolist()
     [0, 0, 1, 1]
     """
-    values = as_head_matrix(matrix, heads=heads)
+    return cluster_checked(as_head_matrix(matrix, heads=heads), k=k, method=method)
+
+
+def cluster_checked(values: np.ndarray, *, k: int | None, method: str) -> np.ndarray:
+    """Return :func:`cluster_heads` of a matrix that is known to be a distance matrix.
+
+    Parameters
+    ----------
+    values
+        float64 ``(heads, heads)``, exactly symmetric with a zero diagonal.
+    k, method
+        As in :func:`cluster_heads`.
+    """
     if method not in METHODS:
         raise RowError(f"unknown clustering {method!r}; there are {', '.join(METHODS)}")
     if method in FINDS_NUMBER:
@@ -163,15 +176,19 @@ def k_medoids_labels(matrix: np.ndarray, k: int) -> np.ndarray:
         medoids.append(int(gain.argmax()))
         nearest = np.minimum(nearest, matrix[medoids[-1]])
     tolerance = 1e-12 * float(matrix.max()) * n
+    work = np.empty_like(matrix)  # one for all swaps: fresh memory would cost more than the sums
     while True:
         to_medoids = matrix[medoids]
         owner = to_medoids.argmin(0)
         first, second = np.sort(to_medoids, axis=0)[:2]
         owned = np.eye(k)[owner]
-        # of replacing a medoid by a candidate: what its removal costs, what the candidate saves
-        # everyone, and what of the removal's cost the candidate takes back
-        change = np.minimum(matrix - first, 0.0).sum(1)[:, None] + (second - first) @ owned
-        change += (np.clip(matrix, first, second) - second) @ owned
+        # of replacing a medoid by a candidate: what the candidate saves everyone ...
+        np.minimum(matrix, first, out=work)
+        saved = first.sum() - work.sum(1)
+        # ... and, of the heads that the medoid owned, how far they end up beyond their first
+        np.minimum(matrix, second, out=work)
+        np.maximum(work, first, out=work)
+        change = (work @ owned - first @ owned) - saved[:, None]
         change[medoids] = np.inf
         candidate, replaced = np.unravel_index(int(change.argmin()), change.shape)
         if change[candidate, replaced] >= -tolerance:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+from scipy.spatial.distance import squareform
 
 from sinkwise.errors import RowError
 from sinkwise.rowdata import HeadId
@@ -29,11 +30,10 @@ def condensed_pair(n_heads: int, first: np.ndarray, second: np.ndarray) -> np.nd
 
 def square(condensed: np.ndarray, n_heads: int) -> np.ndarray:
     """Return the symmetric matrix with a zero diagonal of one condensed vector."""
-    out = np.zeros((n_heads, n_heads))
-    upper = np.triu_indices(n_heads, 1)
-    out[upper] = condensed
-    out.T[upper] = condensed
-    return out
+    if n_heads < 2:
+        return np.zeros((n_heads, n_heads))
+    matrix: np.ndarray = squareform(np.asarray(condensed, dtype=np.float64), checks=False)
+    return matrix
 
 
 def as_head_matrix(

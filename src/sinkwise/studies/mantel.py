@@ -11,6 +11,7 @@ from scipy.stats import rankdata
 
 from sinkwise.errors import RowError
 from sinkwise.rowdata import HeadId
+from sinkwise.studies.cores import on_all_cores
 from sinkwise.studies.head_matrix import as_head_matrix
 
 __all__ = ["MANTEL_COLUMNS", "sink_association"]
@@ -76,7 +77,7 @@ def sink_association(
     -----
     The p-value treats heads as exchangeable under the null; heads of one layer are not quite.
     One gather of the permuted gaps and one matrix product serve all measures at once:
-    O(permutations · pairs · measures) arithmetic, in chunks of 32 MiB.
+    O(permutations · pairs · measures) arithmetic, in chunks of 32 MiB a core.
 
     References
     ----------
@@ -172,18 +173,23 @@ def _permuted(
 ) -> np.ndarray:
     """Correlations ``(permutations, measures)`` with the heads of the gaps permuted."""
     rng = np.random.default_rng(seed)
-    square = squareform(gap, checks=False)
+    square = squareform(gap, checks=False).ravel()
     first, second = np.triu_indices(n_heads, 1)
-    out = np.empty((permutations, len(standard)))
+    orders = np.array([rng.permutation(n_heads) for _ in range(permutations)])
+
+    def correlated(chunk: np.ndarray) -> np.ndarray:
+        shuffled = np.empty((len(chunk), len(gap)))
+        for row, order in zip(shuffled, chunk, strict=True):
+            place = (order * n_heads)[first]
+            place += order[second]
+            np.take(square, place, out=row, mode="clip")  # unlike "raise" it writes to the row
+        products: np.ndarray = shuffled @ standard.T
+        return products
+
     step = max(1, _CHUNK_ELEMENTS // len(gap))
-    for start in range(0, permutations, step):
-        size = min(step, permutations - start)
-        shuffled = np.empty((size, len(gap)))
-        for row in shuffled:
-            order = rng.permutation(n_heads)
-            row[:] = square[order[first], order[second]]
-        out[start : start + size] = shuffled @ standard.T
-    return out
+    chunks = [orders[start : start + step] for start in range(0, permutations, step)]
+    empty = np.empty((0, len(standard)))
+    return np.concatenate([empty, *on_all_cores(correlated, chunks)])
 
 
 def _partial(with_gap: np.ndarray, with_given: np.ndarray, gap_given: np.ndarray) -> np.ndarray:
