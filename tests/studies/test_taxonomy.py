@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.cluster.hierarchy import fcluster, linkage
+from scipy.spatial import procrustes
 from scipy.spatial.distance import pdist, squareform
 from sklearn.cluster import SpectralClustering
 from sklearn.metrics import adjusted_rand_score
@@ -27,7 +28,7 @@ from sinkwise.studies.clustering import (
 )
 from sinkwise.studies.document_halves import DocumentPairs
 from sinkwise.studies.half_clusterings import FEW_PARTINGS_NOTE
-from sinkwise.studies.head_map import head_map, raw_stress
+from sinkwise.studies.head_map import aligned_with, head_map, raw_stress
 from sinkwise.studies.taxonomy import TAXONOMY_NAMES, taxonomy
 
 COLUMNS = {
@@ -210,6 +211,21 @@ def test_heads_in_no_cluster_are_labelled_so_and_stand_alone_in_the_index():
     assert apart < adjusted_rand_index(labels, other)
 
 
+def test_an_index_of_the_study_takes_heads_in_no_cluster_apart():
+    rng = np.random.default_rng(24)
+    far = np.array([[500.0, 0], [0, 900.0], [-700.0, 0]])
+    # three heads lost in both; the rest in two groups, or in two others
+    usual = np.concatenate([rng.normal(size=(20, 2)) + 50 * (np.arange(20) % 2)[:, None], far])
+    other = np.concatenate([rng.normal(size=(20, 2)) + 50 * (np.arange(20) // 10)[:, None], far])
+    documents = {"content": pairs_of(usual), "aitchison": pairs_of(other)}
+    row = taxonomy(documents, 23, methods=("hdbscan",), halves=2).iloc[0]
+    labels = [cluster_heads(pdist(p), method="hdbscan") for p in (usual, other)]
+    assert all((x == NOISE).sum() == 3 for x in labels)
+    assert row.ari == adjusted_rand_index(*(noise_apart(x) for x in labels))
+    assert row.ari < adjusted_rand_index(*labels)
+    assert row.sizes_first == (10, 10) and row.ceiling_first == 1.0
+
+
 @pytest.mark.parametrize(
     ("labels", "want"),
     [
@@ -317,6 +333,22 @@ def test_plane_distances_are_mapped_exactly_and_stress_falls():
 def test_map_of_coinciding_heads_is_finite():
     assert np.isfinite(head_map(np.zeros((4, 4))).coordinates).all()
     assert head_map(np.zeros((2, 2)), dimensions=3).coordinates.shape == (2, 3)
+
+
+def test_a_map_is_laid_over_another_by_the_best_turn():
+    rng = np.random.default_rng(25)
+    reference, points = rng.normal(size=(2, 15, 2))
+    found = aligned_with(reference, points)
+    # SciPy's procrustes also scales; its turn is the same
+    _, theirs, _ = procrustes(reference, points)
+    scale = np.linalg.norm(found - found.mean(0)) / np.linalg.norm(theirs)
+    np.testing.assert_allclose(found - found.mean(0), theirs * scale, atol=1e-12)
+    np.testing.assert_allclose(found.mean(0), reference.mean(0))
+    ratio = pdist(found) / pdist(points)
+    assert ratio == pytest.approx(ratio[0], rel=1e-12)
+    turned = points @ np.array([[0, 1], [1, 0.0]]) * 7 + 3
+    np.testing.assert_allclose(aligned_with(points, turned), points, atol=1e-12)
+    assert np.isfinite(aligned_with(reference, np.zeros((15, 2)))).all()
 
 
 # -- the study ----------------------------------------------------------------------------
