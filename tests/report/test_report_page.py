@@ -160,7 +160,10 @@ def test_no_nan_reaches_the_reader(name, request, tmp_path):
     page = read(request.getfixturevalue(name), tmp_path)
     # as a word: "nan" inside other words is harmless
     assert not re.search(r"\b(nan|NaN|None|inf|NaT)\b", page.text)
-    assert [a["id"] for tag, a in page.tags if tag == "section"] == SECTIONS
+    shown = [a["id"] for tag, a in page.tags if tag == "section"]
+    assert shown == [s for s in SECTIONS if s in shown]
+    if name == "middling":  # a section may be left out only where its study does not apply
+        assert shown == SECTIONS
 
 
 def test_two_heads_and_one_document_say_what_cannot_be_told(tiny, tmp_path):

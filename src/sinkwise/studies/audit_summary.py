@@ -35,6 +35,8 @@ def audit_summary(audit: Audit, store: DocumentStore) -> dict[str, Any]:
             "rows": store.n_rows,
             "rows_excluded": store.excluded,
             "sink_mass": _sink_mass(audit, store),
+            "taxonomy_effects": audit.taxonomy_effects().to_dict("records"),
+            "channels": audit.channels().to_dict("records"),
             "sinks_found": _sinks_found(audit),
             "sink_sets": audit.sink_sets().to_dict("records"),
             "position": _position(audit),
