@@ -11,17 +11,10 @@ import pandas as pd
 from sinkwise.errors import RowError
 from sinkwise.rowdata import HeadId
 from sinkwise.studies.channels import CHANNELS
-from sinkwise.studies.document_halves import (
-    TOO_FEW,
-    DocumentPairs,
-    checked_pairs,
-    halves_interval,
-    random_halves,
-)
+from sinkwise.studies.document_halves import DocumentPairs, checked_pairs
 from sinkwise.studies.half_clusterings import HalfClusterings
-from sinkwise.studies.half_verdicts import flips_within, half_triples, rates_on
-from sinkwise.studies.reversal import anchor_ranks, rate_from_ranks
 from sinkwise.studies.reversal_table import REVERSAL_NAMES
+from sinkwise.studies.verdict_rates import VerdictRates
 
 __all__ = ["CHANNEL_VERDICT_COLUMNS", "channel_verdicts", "channels_alone"]
 
@@ -42,8 +35,6 @@ CHANNEL_VERDICT_COLUMNS = (
     "degenerate",
 )
 """Columns of the table, there also when it is empty."""
-
-_FLOOR_HALVES = 20
 
 
 def channels_alone(documents: Mapping[str, DocumentPairs]) -> tuple[str, ...]:
@@ -144,7 +135,7 @@ def channel_verdicts(
         raise RowError(f"no measure to compare with the channels; there are {sorted(documents)}")
     together = (*names, *channels)
     chosen, matrices = checked_pairs(documents, n_heads, together, heads, default=())
-    rates = _Rates(chosen, matrices, halves=halves, seed=seed, level=level)
+    rates = VerdictRates(chosen, matrices, halves=halves, seed=seed, level=level)
     if clusterings is None:
         clusterings = HalfClusterings(
             chosen, n_heads, names=together, k=k, halves=min(halves, 25), seed=seed, heads=heads
@@ -173,69 +164,3 @@ def channel_verdicts(
                 }
             )
     return pd.DataFrame(found, columns=CHANNEL_VERDICT_COLUMNS)
-
-
-class _Rates:
-    """Exact rates between measures, and what halves of the documents say of them."""
-
-    def __init__(
-        self,
-        chosen: Mapping[str, DocumentPairs],
-        matrices: Mapping[str, np.ndarray],
-        *,
-        halves: int,
-        seed: int,
-        level: float,
-    ) -> None:
-        self._place = {name: i for i, name in enumerate(chosen)}
-        self._ranks = {name: anchor_ranks(matrix) for name, matrix in matrices.items()}
-        self._exact: dict[tuple[str, str], float] = {}
-        self._level = level
-        n_heads = len(next(iter(matrices.values())))
-        self.n_documents = n = next(iter(chosen.values())).n_documents
-        triples = half_triples(n_heads, seed)
-        self._baseline = rates_on(chosen, n_heads, np.ones((1, n), dtype=bool), triples)[0]
-        self._on_halves = np.full((2, len(chosen), len(chosen)), np.nan)
-        self._flips = np.full(len(chosen), np.nan)
-        if n > 1:
-            parted = random_halves(n, halves, seed)
-            self._on_halves = rates_on(chosen, n_heads, parted, triples)
-            self._flips = flips_within(chosen, n_heads, parted[:_FLOOR_HALVES], triples)
-
-    def exact(self, name: str, channel: str) -> float:
-        """Return the rate over all triples."""
-        key = (name, channel)
-        if key not in self._exact:
-            self._exact[key] = rate_from_ranks(self._ranks[name], self._ranks[channel])
-        return self._exact[key]
-
-    def interval(self, name: str, channel: str) -> dict[str, float | str]:
-        """Return ends, bias and note, by the reversal table's rules."""
-        i, j = self._place[name], self._place[channel]
-        rate = self.exact(name, channel)
-        found = halves_interval(
-            rate,
-            self._on_halves[:, i, j],
-            self.n_documents,
-            level=self._level,
-            baseline=float(self._baseline[i, j]),
-            drowned=not (self._flips[i] + self._flips[j]) / 2 <= rate,
-        )
-        return {"low": found.low, "high": found.high, "bias": found.bias, "note": found.note}
-
-    def doubt(self, name: str, best: str, runner_up: str) -> str:
-        """Return why the best channel may not be the best, or nothing."""
-        i, b, r = (self._place[n] for n in (name, best, runner_up))
-        found = halves_interval(
-            self.exact(name, runner_up) - self.exact(name, best),
-            self._on_halves[:, i, r] - self._on_halves[:, i, b],
-            self.n_documents,
-            level=self._level,
-            bounds=(-1.0, 1.0),
-            baseline=float(self._baseline[i, r] - self._baseline[i, b]),
-        )
-        if found.low > 0:
-            return ""
-        if found.note == TOO_FEW and not np.isfinite(found.half_width):
-            return f"{TOO_FEW} to tell it from {runner_up}"
-        return f"{runner_up} is within noise"

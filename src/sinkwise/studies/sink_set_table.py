@@ -11,10 +11,10 @@ import pandas as pd
 from sinkwise.accumulate.intervals import jackknife_mean
 from sinkwise.accumulate.sink_sets import SINK_SET_METRICS, SinkSetSums
 from sinkwise.distances.all_pairs import COUNT_OF
-from sinkwise.studies.document_halves import DocumentPairs
+from sinkwise.studies.document_halves import DocumentPairs, checked_pairs
 from sinkwise.studies.document_store import DocumentStore
 from sinkwise.studies.reversal import reversal_rate
-from sinkwise.studies.reversal_table import reversal_table
+from sinkwise.studies.verdict_rates import VerdictRates
 
 __all__ = ["SINK_SET_COLUMNS", "sink_set_table"]
 
@@ -34,6 +34,7 @@ SINK_SET_COLUMNS = (
 )
 """Columns of the table."""
 
+_HALVES = 200  # as the reversal table has, so that the declared set's interval is the same
 _KEPT, _DROPPED = "js_divergence/kept", "js_divergence/dropped"
 
 
@@ -143,12 +144,11 @@ def _row(
     known = all(np.isfinite(p.distances()).all() for p in pairs.values())
     if n_heads < 3 or not known:
         return {**row, "note": "no verdicts: some two heads have no distance"}
-    table = reversal_table(
-        {_KEPT: pairs[_KEPT], _DROPPED: pairs[_DROPPED]}, n_heads, level=level, seed=seed
-    )
-    first = table.iloc[0]
-    row |= {"kept_vs_dropped": first.rate, "low": first.low, "high": first.high}
-    row["note"] = first.note
+    judged = checked_pairs(pairs, n_heads, (_KEPT, _DROPPED), None, default=())
+    rates = VerdictRates(*judged, halves=_HALVES, seed=seed, level=level)
+    interval = rates.interval(_KEPT, _DROPPED)
+    row |= {name: interval[name] for name in ("low", "high", "note")}
+    row["kept_vs_dropped"] = rates.exact(_KEPT, _DROPPED)
     if declared_content is not None and np.isfinite(declared_content.distances()).all():
         row["against_declared"] = reversal_rate(
             pairs["content"].distances(), declared_content.distances()
