@@ -11,7 +11,11 @@ from scipy.spatial.distance import squareform
 from sinkwise.errors import RowError
 from sinkwise.rowdata import HeadId
 from sinkwise.studies.head_matrix import as_head_matrix
-from sinkwise.studies.neighbourhood_clustering import hdbscan_labels, spectral_labels
+from sinkwise.studies.neighbourhood_clustering import (
+    groups_may_be_far_apart,
+    hdbscan_labels,
+    spectral_labels,
+)
 
 __all__ = [
     "DEGENERATE_SHARE",
@@ -121,7 +125,8 @@ def cluster_heads(
     >>> cluster_heads(d, k=2, method="k-medoids").tolist()
     [0, 0, 1, 1]
     """
-    return cluster_checked(as_head_matrix(matrix, heads=heads), k=k, method=method)
+    with groups_may_be_far_apart():
+        return cluster_checked(as_head_matrix(matrix, heads=heads), k=k, method=method)
 
 
 def cluster_checked(values: np.ndarray, *, k: int | None, method: str) -> np.ndarray:

@@ -33,6 +33,7 @@ from sinkwise.studies.document_halves import (
     random_halves,
 )
 from sinkwise.studies.head_matrix import square
+from sinkwise.studies.neighbourhood_clustering import groups_may_be_far_apart
 
 __all__ = ["FEW_PARTINGS", "FEW_PARTINGS_NOTE", "Agreement", "HalfClusterings"]
 
@@ -233,7 +234,8 @@ class HalfClusterings:
                     return None
                 return cluster_checked(square(condensed, n_heads), k=number, method=method)
 
-            labels = list(on_all_cores(clustered, both))
+            with groups_may_be_far_apart():
+                labels = list(on_all_cores(clustered, both))
             found = [x for x in labels if x is not None]
             found = found if len(found) == len(both) else []
             self._halves[key] = found

@@ -6,10 +6,18 @@ Both are scikit-learn's, given what makes them repeatable on a distance matrix o
 from __future__ import annotations
 
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import numpy as np
 
-__all__ = ["HDBSCAN_SIZE", "gaussian_affinity", "hdbscan_labels", "spectral_labels"]
+__all__ = [
+    "HDBSCAN_SIZE",
+    "gaussian_affinity",
+    "groups_may_be_far_apart",
+    "hdbscan_labels",
+    "spectral_labels",
+]
 
 HDBSCAN_SIZE = 5
 """The fewest heads that HDBSCAN calls a cluster, where there are enough of them."""
@@ -55,7 +63,8 @@ def spectral_labels(matrix: np.ndarray, k: int) -> np.ndarray:
     -----
     ``sklearn.cluster.SpectralClustering`` on the precomputed :func:`gaussian_affinity`, with
     clusters read off the eigenvectors by pivoted QR: no random start, unlike k-means, and ARPACK
-    begins from a seeded vector.
+    begins from a seeded vector.  A single head without affinity to any other is no cluster of its
+    own to it: see whether average linkage splits it off.
 
     References
     ----------
@@ -71,10 +80,19 @@ def spectral_labels(matrix: np.ndarray, k: int) -> np.ndarray:
         n_clusters=k, affinity="precomputed", assign_labels="cluster_qr", random_state=0
     )
     # the matrices are small: threads of the linear algebra would wait for each other
-    with threadpool_limits(1, user_api="blas"), warnings.catch_warnings():
-        # groups so far apart that their affinity is 0 are what is looked for, not a mistake
-        warnings.filterwarnings("ignore", message="Graph is not fully connected")
+    with threadpool_limits(1, user_api="blas"):
         return np.asarray(model.fit_predict(gaussian_affinity(matrix)))
+
+
+@contextmanager
+def groups_may_be_far_apart() -> Iterator[None]:
+    """Keep scikit-learn from warning that groups have no affinity: they are what is looked for.
+
+    Enter it before threads start, never in them: the filters of warnings belong to the process.
+    """
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Graph is not fully connected")
+        yield
 
 
 def hdbscan_labels(matrix: np.ndarray) -> np.ndarray:
