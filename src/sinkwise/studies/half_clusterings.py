@@ -115,9 +115,9 @@ class HalfClusterings:
 
     Notes
     -----
-    Holds one ``(heads, heads)`` matrix per measure, and some six more a core while halves are
-    clustered: 8 · (measures + 6 · cores) · heads² bytes, 0.8 GB for 2,000 heads, 12 measures and
-    2 cores, beside the sums.
+    Holds one ``(heads, heads)`` matrix per measure, and some nine more a core while halves are
+    clustered: 8 · (measures + 9 · cores) · heads² bytes, 1 GB for 2,000 heads, 12 measures and 2
+    cores, beside the sums.
     """
 
     def __init__(
