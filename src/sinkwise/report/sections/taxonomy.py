@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from sinkwise.report.section import Block, Details, Paragraph, Section, Table, table
 from sinkwise.report.sections.reversals import CLASSICAL
 from sinkwise.report.wording import interval, number, short_title
+from sinkwise.studies.taxonomy_effects import what_follows
 
 if TYPE_CHECKING:
     from sinkwise.studies.audit import Audit
@@ -47,10 +48,32 @@ def _content(audit: Audit) -> Iterator[Block]:
         "the documents. Degenerate marks a clustering that puts nearly all heads into one "
         "cluster. Where no interval stands, the documents are too few for one."
     )
+    effects = audit.taxonomy_effects()
+    if len(effects):
+        yield Paragraph(what_follows(effects))
+        yield _effects_table(effects.to_dict("records"))
     main, every = agreement_table(audit, main_pairs=True), agreement_table(audit)
     if main.rows:
         yield main
     yield Details(f"All {len(every.rows)} comparisons", (every,))
+
+
+def _effects_table(effects: list[dict[str, Any]]) -> Table:
+    """One effect changed at a time, and all together."""
+    return table(
+        "What changes the groups: the linkage, the scale or the sink, one at a time",
+        effects,
+        {
+            "effect": lambda r: str(r["effect"]),
+            "from": lambda r: f"{short_title(r['first'])}, {r['first_method']}",
+            "to": lambda r: f"{short_title(r['second'])}, {r['second_method']}",
+            "agreement": lambda r: interval(r["ari"], r["low"], r["high"]),
+            "ceiling": lambda r: number(r["ceiling"], 2),
+            "sizes, from": lambda r: _sizes(r["sizes_first"]),
+            "sizes, to": lambda r: _sizes(r["sizes_second"]),
+            "flag": lambda r: "degenerate" if r["degenerate"] is True else "",
+        },
+    )
 
 
 def agreement_table(audit: Audit, *, main_pairs: bool = False) -> Table:
