@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 
 from sinkwise.report.figures.scaling import scaling_figure, write_scaling
+from sinkwise.report.theme import CONFIG
 from sinkwise.studies.scaling import MODEL_COLUMNS, Scaling, _slopes
 
 
@@ -38,7 +39,9 @@ def test_points_lines_and_ticks(tmp_path):
     assert list(line.x) == pytest.approx([1e6, 1e8]) and list(line.y) == pytest.approx([0.1, 0.3])
     shown = dict(zip(figure.layout.xaxis.tickvals, figure.layout.xaxis.ticktext, strict=True))
     assert shown[10**6] == "1 M" and shown[10**9] == "1 B"
+    settings = dict(CONFIG)
     page = write_scaling(found, tmp_path / "page.html").read_text(encoding="utf-8")
+    assert settings == CONFIG  # plotly takes entries out of what it is given
     assert "m3" in page
 
 

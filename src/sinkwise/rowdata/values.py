@@ -107,7 +107,14 @@ def _explain(
 ) -> None:
     seen = values[head, row][support[row]]
     why = weight_problem(seen, dtype, virtual)
-    if stray[head, row] > tolerance:
+    hidden = np.where(support[row], 0, values[head, row])
+    if why is None and not np.isfinite(hidden).all():
+        key = int(np.argmin(np.isfinite(hidden)))
+        why = (
+            f"key {key}, which it may not see, holds {hidden[key]}, expected 0. Set masked weights "
+            "to 0 (numpy.nan_to_num), or run the model in float32"
+        )
+    elif stray[head, row] > tolerance:
         key = int(np.argmax(np.where(support[row], 0, np.abs(values[head, row]))))
         why = (
             f"{stray[head, row]:.6g} of its mass lies on keys it may not see (most at key {key}). "

@@ -76,7 +76,7 @@ class BlockFile:
         try:
             with np.load(self.path, allow_pickle=False) as block:
                 return [block[name] for name in names]
-        except (OSError, ValueError, KeyError, zipfile.BadZipFile) as error:
+        except (OSError, EOFError, ValueError, KeyError, zipfile.BadZipFile) as error:
             raise RunError(
                 f"{self.path} is damaged ({error}). Remove it and run again with resume=True "
                 "(--resume): only that document is computed anew"
@@ -87,8 +87,11 @@ class BlockFile:
         try:
             with np.load(self.path, allow_pickle=False) as block:
                 found = [name for name in block.files if name.startswith(prefix)]
-        except (OSError, ValueError, zipfile.BadZipFile) as error:
-            raise RunError(f"{self.path} is damaged ({error})") from error
+        except (OSError, EOFError, ValueError, zipfile.BadZipFile) as error:
+            raise RunError(
+                f"{self.path} is damaged ({error}). Remove it and run again with resume=True "
+                "(--resume): only that document is computed anew"
+            ) from error
         return tuple(name.removeprefix(prefix) for name in found)
 
     def placement(self) -> PlacementSums:

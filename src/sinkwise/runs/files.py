@@ -53,8 +53,13 @@ def read_json(path: Path) -> Any:
         return json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise RunError(f"{path} is missing: {path.parent} holds no run of sinkwise") from None
+    except NotADirectoryError:
+        raise RunError(f"{path.parent} is a file; name the folder of a run") from None
     except (json.JSONDecodeError, UnicodeDecodeError) as error:
-        raise RunError(f"{path} is damaged ({error}); it was not written by sinkwise") from error
+        raise RunError(
+            f"{path} is damaged ({error}): restore it, or audit the documents again into a new "
+            "folder"
+        ) from error
 
 
 def _umask() -> int:

@@ -124,7 +124,8 @@ class RunFolder:
         lost = sorted(set(manifest["documents"]) - set(self.documents))
         if lost:
             raise RunError(
-                f"{self._block(lost[0]).path} is missing, and {len(lost) - 1} more: the run would "
+                f"{self._block(lost[0]).path} is missing"
+                f"{f', and {len(lost) - 1} more' if len(lost) > 1 else ''}: the run would "
                 "say less than it did. Run again with resume=True (--resume) to compute them anew"
             )
 

@@ -93,7 +93,7 @@ class GroupStudies(AuditSums):
         See :func:`~sinkwise.studies.mantel.sink_association`.  Empty for fewer than 3 heads.
         """
         mass = self.profile.sink_mass.to_numpy()
-        if len(self.heads) < 3 or not np.isfinite(mass).all():
+        if len(self.heads) < 3 or not np.isfinite(mass).all() or not self._comparable:
             return pd.DataFrame(columns=MANTEL_COLUMNS)
         return sink_association(
             {name: pairs.distances() for name, pairs in self._comparable.items()},

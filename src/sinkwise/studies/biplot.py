@@ -74,8 +74,8 @@ def biplot(
     values = np.asarray(parts, dtype=np.float64)
     if values.shape != (len(heads), len(names)) or min(values.shape) < 2:
         raise RowError(
-            f"parts have shape {values.shape}, expected ({len(heads)}, {len(names)}) with 2 heads "
-            "and 2 parts or more"
+            f"parts have shape {values.shape} for {len(heads)} heads and {len(names)} parts, "
+            "expected at least 2 of each; a part that some head has nothing of was left out"
         )
     if not (np.isfinite(values) & (values > 0)).all():
         head, part = (int(i) for i in np.argwhere(~(np.isfinite(values) & (values > 0)))[0])

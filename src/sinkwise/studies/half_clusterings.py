@@ -40,6 +40,7 @@ __all__ = ["FEW_PARTINGS", "FEW_PARTINGS_NOTE", "Agreement", "HalfClusterings"]
 FEW_PARTINGS = 2
 """Partings of the documents for the methods that cost more: spectral and HDBSCAN."""
 
+ALL_ALIKE = "heads all alike: no groups to compare"
 FEW_PARTINGS_NOTE = f"no interval: ceilings from {FEW_PARTINGS} partings"
 """The note where a ceiling comes from so few partings that no interval is given."""
 
@@ -193,6 +194,9 @@ class HalfClusterings:
         ari = _index(*labels)
         ceilings = self.ceiling(*first), self.ceiling(*second)
         sizes = cluster_sizes(labels[0]), cluster_sizes(labels[1])
+        if not all(self._matrices[name].any() for name, _ in (first, second)):
+            nan = float("nan")  # which heads share a cluster is then the method's whim
+            return Agreement(nan, nan, nan, nan, ALL_ALIKE, (nan, nan), sizes, True)
         degenerate = any(is_degenerate(x) for x in labels)
         if {first[1], second[1]} & set(_COSTLY):
             nan = float("nan")

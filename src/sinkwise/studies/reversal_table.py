@@ -210,7 +210,9 @@ def reversal_table(
                 "low": interval.low,
                 "high": interval.high,
                 "bias": interval.bias,
-                "smallest_detectable": max(interval.half_width + max(interval.bias, 0.0), floor),
+                "smallest_detectable": _at_most_one(
+                    max(interval.half_width + max(interval.bias, 0.0), floor)
+                ),
                 "sampled_rate": float(sampled[i, j]),
                 "note": interval.note,
             }
@@ -224,3 +226,8 @@ def _exact_rates(matrices: Mapping[str, np.ndarray]) -> dict[tuple[int, int], fl
     pairs = list(combinations(range(len(ranks)), 2))
     rates = on_all_cores(lambda pair: rate_from_ranks(*(ranks[i] for i in pair)), pairs)
     return dict(zip(pairs, rates, strict=True))
+
+
+def _at_most_one(rate: float) -> float:
+    """No rate exceeds 1; NaN stays NaN."""
+    return rate if np.isnan(rate) else min(rate, 1.0)

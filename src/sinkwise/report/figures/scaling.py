@@ -95,5 +95,6 @@ def _ticks(smallest: float, largest: float) -> dict[str, list[Any]]:
 def write_scaling(found: Scaling, path: str | Path) -> Path:
     """Write the figure as one HTML file that opens offline, and return its path."""
     figure = scaling_figure(found)
-    figure.write_html(str(path), config=CONFIG, include_plotlyjs=True)
+    # plotly takes entries out of the settings that it is given
+    figure.write_html(str(path), config=dict(CONFIG), include_plotlyjs=True)
     return Path(path)

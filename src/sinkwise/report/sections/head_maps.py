@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from sinkwise.errors import RowError
 from sinkwise.report.figures.maps import MAPPED, biplot_figure, map_figure
 from sinkwise.report.matrices import condensed, matrix_of
 from sinkwise.report.section import Block, Figure, Figures, Heading, Paragraph, Section, table
@@ -58,26 +59,34 @@ def _content(audit: Audit) -> tuple[Block, ...]:
                 },
             ),
         ]
-    parts = audit.biplot()
-    if parts.sizes["axis"] > 1 and float(parts.explained.sum()) > 0:
-        blocks += [
-            Heading("What heads share out"),
-            Figures(
-                (
-                    Figure(
-                        "biplot",
-                        biplot_figure(audit),
-                        "Heads by their mean shares: the sink, and content by distance behind the "
-                        "query.",
-                        "Compositional biplot. A head lies in the direction of the parts it has "
-                        "more of than other heads, in ratio to its other parts. Opposite arrows "
-                        "trade with each other; heads near each other share out alike.",
-                    ),
-                ),
-                columns=2,
-            ),
-        ]
+    blocks += _biplot(audit)
     return tuple(blocks)
+
+
+def _biplot(audit: Audit) -> list[Block]:
+    try:
+        parts = audit.biplot()
+    except RowError as error:
+        return [Paragraph(f"No biplot: {error}.")]
+    if parts.sizes["axis"] < 2 or not float(parts.explained.sum()) > 0:
+        return []
+    return [
+        Heading("What heads share out"),
+        Figures(
+            (
+                Figure(
+                    "biplot",
+                    biplot_figure(audit),
+                    "Heads by their mean shares: the sink, and content by distance behind the "
+                    "query.",
+                    "Compositional biplot. A head lies in the direction of the parts it has "
+                    "more of than other heads, in ratio to its other parts. Opposite arrows "
+                    "trade with each other; heads near each other share out alike.",
+                ),
+            ),
+            columns=2,
+        ),
+    ]
 
 
 def _map(audit: Audit, name: str) -> Figure:

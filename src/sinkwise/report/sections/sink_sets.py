@@ -59,9 +59,10 @@ def section(audit: Audit) -> Section | None:
                 },
             ),
             Paragraph(
-                "JS kept vs dropped is the share of verdicts reversed by dropping that set. "
-                "Content verdicts changed is the share on which content distance with that set "
-                "dropped disagrees with content distance as declared.",
+                "JS kept vs dropped is the share of verdicts reversed by dropping that set. A "
+                "learned or virtual sink is part of every set. Content verdicts changed is the "
+                "share on which content distance with that set dropped disagrees with content "
+                "distance as declared.",
                 "aside",
             ),
         ),
