@@ -51,8 +51,7 @@ def test_a_file_is_no_run(tmp_path):
 
 def test_negative_distances_are_no_distances():
     d = np.abs(np.subtract.outer(np.arange(5.0), np.arange(5.0)))
-    with pytest.raises(sw.RowError, match="never negative"):
-        sw.reversal_rate(-d, d)
+    assert sw.reversal_rate(-d, d) > 0.5  # verdicts take any order, groups need distances
     with pytest.raises(sw.RowError, match="never negative"):
         sw.HeadClustering(2).fit(-d)
 

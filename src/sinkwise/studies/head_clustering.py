@@ -85,10 +85,15 @@ class HeadClustering(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         Raises
         ------
         RowError
-            If `X` is no distance matrix (NaN, asymmetric, nonzero diagonal), or a parameter is out
-            of range.
+            If `X` is no distance matrix (NaN, negative, asymmetric, nonzero diagonal), or a
+            parameter is out of range.
         """
         matrix = as_head_matrix(X, at_least=3)
+        if matrix.min() < 0:
+            raise RowError(
+                f"X holds {matrix.min():.6g}; a distance is never negative. Were these "
+                "similarities? Pass 1 - similarity"
+            )
         if self.method in METHODS and self.method not in FINDS_NUMBER:
             self.labels_ = self._fit_number(matrix)
         else:

@@ -65,8 +65,8 @@ def as_head_matrix(
     Raises
     ------
     RowError
-        If the shape is neither square nor condensed, a value is NaN, infinite or negative (naming
-        the heads), the asymmetry exceeds 1e-3 (of the largest distance, where that is below 1), a
+        If the shape is neither square nor condensed, a value is NaN or infinite (naming the
+        heads), the asymmetry exceeds 1e-3 (of the largest distance, where that is below 1), a
         head is at a distance from itself, or there are fewer than `at_least` heads.
     """
     values = np.asarray(matrix)
@@ -96,12 +96,6 @@ def as_head_matrix(
             "nothing to compare"
         )
     _refuse_non_finite(values, name, heads)
-    if values.min() < 0:
-        i, j = divmod(int(values.argmin()), n_heads)
-        raise RowError(
-            f"{name} is {values[i, j]:.6g} between {_label(heads, i)} and {_label(heads, j)}; a "
-            "distance is never negative. Were these similarities? Pass 1 - similarity"
-        )
     scale = float(np.abs(values).max())
     gap = np.abs(values - values.T)
     if gap.max() > _ASYMMETRY * min(1.0, scale):
