@@ -11,7 +11,7 @@ import pandas as pd
 from sinkwise.errors import RowError
 from sinkwise.rowdata import HeadId
 from sinkwise.studies.channels import CHANNELS
-from sinkwise.studies.document_halves import DocumentPairs, checked_pairs
+from sinkwise.studies.document_halves import DocumentPairs, HalvesInterval, checked_pairs
 from sinkwise.studies.half_clusterings import HalfClusterings
 from sinkwise.studies.reversal_table import REVERSAL_NAMES
 from sinkwise.studies.verdict_rates import VerdictRates
@@ -151,7 +151,7 @@ def channel_verdicts(
                     "measure": name,
                     "channel": channel,
                     "rate": values[i],
-                    **rates.interval(name, channel),
+                    **_ends(rates.interval(name, channel)),
                     "follows": i == best,
                     "follows_note": rates.doubt(name, channels[best], channels[runner_up])
                     if i == best
@@ -164,3 +164,7 @@ def channel_verdicts(
                 }
             )
     return pd.DataFrame(found, columns=CHANNEL_VERDICT_COLUMNS)
+
+
+def _ends(found: HalvesInterval) -> dict[str, float | str]:
+    return {"low": found.low, "high": found.high, "bias": found.bias, "note": found.note}

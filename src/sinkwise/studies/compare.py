@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -18,7 +17,7 @@ from sinkwise.accumulate.profile import SHARE_THRESHOLDS
 from sinkwise.errors import RowError, RunError
 from sinkwise.studies.audit import Audit
 from sinkwise.studies.cards import card_differences
-from sinkwise.studies.compare_geometry import GEOMETRY_COLUMNS, compare_geometry
+from sinkwise.studies.compare_geometry import GEOMETRY_COLUMNS, compare_geometry, q_values
 from sinkwise.studies.opened_runs import open_run
 
 __all__ = [
@@ -157,7 +156,7 @@ def compare(
     for name in COMPARED:
         sums = [audit.store.profile(name) for audit in (one, two)]
         heads = changes(*sums[0], *sums[1], paired=paired, level=level)
-        heads["q_value"] = _q_values(heads["p_value"].to_numpy())
+        heads["q_value"] = q_values(heads["p_value"].to_numpy())
         heads.insert(0, "quantity", name)
         heads.insert(0, "index", [h.index for h in one.heads])
         heads.insert(0, "layer", [h.layer for h in one.heads])
@@ -278,15 +277,6 @@ def changes(
             "p_value": p_value,
         }
     )
-
-
-def _q_values(p_values: np.ndarray) -> np.ndarray:
-    """Benjamini and Hochberg's adjusted values; NaN stays NaN and counts for nothing."""
-    found = np.full(len(p_values), math.nan)
-    there = np.isfinite(p_values)
-    if there.any():
-        found[there] = stats.false_discovery_control(p_values[there])
-    return found
 
 
 def _require_alike(one: Audit, two: Audit, allow_different_models: bool) -> None:

@@ -10,11 +10,12 @@ import pandas as pd
 from scipy import stats
 
 from sinkwise.studies.document_halves import DocumentPairs
+from sinkwise.studies.half_verdicts import half_triples
 from sinkwise.studies.head_matrix import condensed_pair, square
-from sinkwise.studies.reversal import reversal_rate, sample_triples
+from sinkwise.studies.reversal import reversal_rate
 from sinkwise.studies.reversal_table import REVERSAL_NAMES
 
-__all__ = ["GEOMETRY_COLUMNS", "compare_geometry"]
+__all__ = ["GEOMETRY_COLUMNS", "compare_geometry", "q_values"]
 
 GEOMETRY_COLUMNS = (
     "measure",
@@ -29,7 +30,6 @@ GEOMETRY_COLUMNS = (
 )
 """Columns of :func:`compare_geometry`."""
 
-_TRIPLES = 20_000
 _SPLITS = 50
 _EXCHANGES = 199
 _ROUNDING = 1e-12
@@ -83,7 +83,7 @@ def compare_geometry(
     6 s and 0.9 GB.
     """
     rng = np.random.default_rng(seed)
-    a, b, c = _triples(n_heads, seed)
+    a, b, c = half_triples(n_heads, seed)
     # only the pairs that some triple looks at, so that many heads don't mean much memory
     pairs, places = np.unique(
         np.stack([condensed_pair(n_heads, a, b), condensed_pair(n_heads, a, c)]),
@@ -126,20 +126,8 @@ def compare_geometry(
         # the first is the runs as they are
         row["p_value"] = float((found >= found[0] - _ROUNDING).mean())
     table = pd.DataFrame(rows, columns=GEOMETRY_COLUMNS)
-    there = table["p_value"].notna().to_numpy()
-    if there.any():
-        p_values = table.loc[there, "p_value"].to_numpy(dtype=np.float64)
-        table.loc[there, "q_value"] = stats.false_discovery_control(p_values)
+    table["q_value"] = q_values(table["p_value"].to_numpy(dtype=np.float64))
     return table
-
-
-def _triples(n_heads: int, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """All triples where they are few, else a seeded sample."""
-    if n_heads * (n_heads - 1) * (n_heads - 2) // 2 > _TRIPLES:
-        return sample_triples(n_heads, _TRIPLES, seed)
-    a, b, c = np.indices((n_heads,) * 3).reshape(3, -1)
-    keep = (a != b) & (a != c) & (b < c)
-    return a[keep], b[keep], c[keep]
 
 
 def _halves(
@@ -200,3 +188,12 @@ def _rates(
         signs = np.sign(one[ab] - one[ac]) - np.sign(two[ab] - two[ac])
         found.append(np.abs(signs).mean() / 2)
     return np.array(found)
+
+
+def q_values(p_values: np.ndarray) -> np.ndarray:
+    """Benjamini and Hochberg's adjusted values; NaN stays NaN and counts for nothing."""
+    found = np.full(len(p_values), math.nan)
+    there = np.isfinite(p_values)
+    if there.any():
+        found[there] = stats.false_discovery_control(p_values[there])
+    return found

@@ -20,7 +20,7 @@ _TILE_TRIPLES = 2_000
 def half_triples(n_heads: int, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """All triples where they are few, else a seeded sample."""
     if n_heads * (n_heads - 1) * (n_heads - 2) // 2 > _HALF_TRIPLES:
-        return sample_triples(n_heads, _HALF_TRIPLES, seed + 1)
+        return sample_triples(n_heads, _HALF_TRIPLES, seed)
     b, c = np.triu_indices(n_heads, 1)
     a = np.repeat(np.arange(n_heads), len(b))
     b, c = np.tile(b, n_heads), np.tile(c, n_heads)

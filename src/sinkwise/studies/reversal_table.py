@@ -11,20 +11,16 @@ import pandas as pd
 from sinkwise.rowdata import HeadId
 from sinkwise.studies.anchors import EXACT_UP_TO
 from sinkwise.studies.cores import on_all_cores
-from sinkwise.studies.document_halves import (
-    DocumentPairs,
-    checked_pairs,
-    halves_interval,
-    random_halves,
-)
-from sinkwise.studies.half_verdicts import flips_within, half_triples, rates_on
+from sinkwise.studies.document_halves import DocumentPairs, checked_pairs
+from sinkwise.studies.half_verdicts import rates_on
 from sinkwise.studies.resolved import resolved_rates
-from sinkwise.studies.reversal import anchor_ranks, rate_from_ranks, sample_triples
+from sinkwise.studies.reversal import sample_triples
 from sinkwise.studies.reversal_forms import (
     margin_weighted_rates,
     nearest_heads,
     neighbour_overlaps,
 )
+from sinkwise.studies.verdict_rates import VerdictRates
 
 __all__ = ["REVERSAL_COLUMNS", "REVERSAL_NAMES", "reversal_table"]
 
@@ -67,8 +63,6 @@ NEIGHBOURS = 5
 
 PROTOCOL_SAMPLES = 50_000
 """Triples of the published protocol, behind ``sampled_rate``."""
-
-_FLOOR_HALVES = 20
 
 
 def reversal_table(
@@ -163,7 +157,6 @@ def reversal_table(
     (True, '')
     """
     chosen, matrices = checked_pairs(documents, n_heads, names, heads, default=REVERSAL_NAMES)
-    rates = _exact_rates(matrices)
     resolved = resolved_rates(chosen, n_heads, level=level, seed=seed)
     weighted = margin_weighted_rates(matrices, exact_up_to=EXACT_UP_TO, seed=seed)
     neighbours = min(NEIGHBOURS, n_heads - 2)  # of all others every two matrices share all
@@ -173,32 +166,18 @@ def reversal_table(
     n_documents = next(iter(chosen.values())).n_documents
     whole = np.ones((1, n_documents), dtype=bool)
     sampled = rates_on(chosen, n_heads, whole, sample_triples(n_heads, PROTOCOL_SAMPLES, seed))[0]
-    triples = half_triples(n_heads, seed)
-    baseline = rates_on(chosen, n_heads, whole, triples)[0]
-    half_rates, flips = None, np.full(len(chosen), np.nan)
-    if n_documents >= 2:
-        half_documents = random_halves(n_documents, halves, seed)
-        half_rates = rates_on(chosen, n_heads, half_documents, triples)
-        flips = flips_within(chosen, n_heads, half_documents[:_FLOOR_HALVES], triples)
+    rates = VerdictRates(chosen, matrices, halves=halves, seed=seed, level=level)
+    exact = rates.exact_of(combinations(chosen, 2))
 
     found = []
     for i, j in combinations(range(len(chosen)), 2):
         first, second = list(chosen)[i], list(chosen)[j]
-        rate = rates[i, j]
-        floor = float(flips[i] + flips[j]) / 2
-        interval = halves_interval(
-            rate,
-            half_rates[:, i, j] if half_rates is not None else np.array([np.nan]),
-            n_documents,
-            level=level,
-            baseline=float(baseline[i, j]),
-            drowned=not floor <= rate,
-        )
+        interval = rates.interval(first, second)
         found.append(
             {
                 "first": first,
                 "second": second,
-                "rate": rate,
+                "rate": exact[first, second],
                 "resolved_rate": float(resolved.rate[i, j]),
                 "resolved_share": float(resolved.share[i, j]),
                 "resolved_level": level,
@@ -211,21 +190,13 @@ def reversal_table(
                 "high": interval.high,
                 "bias": interval.bias,
                 "smallest_detectable": _at_most_one(
-                    max(interval.half_width + max(interval.bias, 0.0), floor)
+                    max(interval.half_width + max(interval.bias, 0.0), rates.floor(first, second))
                 ),
                 "sampled_rate": float(sampled[i, j]),
                 "note": interval.note,
             }
         )
     return pd.DataFrame(found, columns=REVERSAL_COLUMNS)
-
-
-def _exact_rates(matrices: Mapping[str, np.ndarray]) -> dict[tuple[int, int], float]:
-    """The rate of every two matrices, by their numbers."""
-    ranks = list(on_all_cores(anchor_ranks, matrices.values()))
-    pairs = list(combinations(range(len(ranks)), 2))
-    rates = on_all_cores(lambda pair: rate_from_ranks(*(ranks[i] for i in pair)), pairs)
-    return dict(zip(pairs, rates, strict=True))
 
 
 def _at_most_one(rate: float) -> float:

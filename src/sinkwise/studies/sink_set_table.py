@@ -69,16 +69,16 @@ def sink_set_table(
     The kept distances differ between sets only in the rows that can be used.  O(sets · H² log H)
     for the rates; see :func:`~sinkwise.studies.reversal_table.reversal_table` for the intervals.
     """
-    names = list(dict.fromkeys(n for d in store.documents for n in store.sink_sets(d)))
+    sets = {d: store.sink_sets(d) for d in store.documents}
+    names = list(dict.fromkeys(name for found in sets.values() for name in found))
     declared = {metric: store.pairs(metric) for metric in SINK_SET_METRICS}
     sums, counts = store.profile("sink_mass")
     rows: list[dict[str, Any]] = [
         _row("declared", declared, sums, counts, np.nan, None, n_heads, level, seed)
     ]
     for name in names:
-        documents = [d for d in store.documents if name in store.sink_sets(d)]
-        found = [store.sink_set(d, name) for d in documents]
-        whole = len(documents) == len(store.documents)
+        found = [store.sink_set(d, name) for d, there in sets.items() if name in there]
+        whole = len(found) == len(sets)
         pairs = _pairs(found)
         keys = sum(f.keys for f in found) / max(1, sum(f.n_rows for f in found))
         if whole and all(np.array_equal(pairs[m].sums, declared[m].sums) for m in pairs):
@@ -147,7 +147,7 @@ def _row(
     judged = checked_pairs(pairs, n_heads, (_KEPT, _DROPPED), None, default=())
     rates = VerdictRates(*judged, halves=_HALVES, seed=seed, level=level)
     interval = rates.interval(_KEPT, _DROPPED)
-    row |= {name: interval[name] for name in ("low", "high", "note")}
+    row |= {"low": interval.low, "high": interval.high, "note": interval.note}
     row["kept_vs_dropped"] = rates.exact(_KEPT, _DROPPED)
     if declared_content is not None and np.isfinite(declared_content.distances()).all():
         row["against_declared"] = reversal_rate(

@@ -1,14 +1,16 @@
-"""Reversal rates of some pairs of measures, with intervals, and nothing else of the full table."""
+"""Reversal rates between measures, with what halves of the documents say of each."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import numpy as np
 
+from sinkwise.studies.cores import on_all_cores
 from sinkwise.studies.document_halves import (
     TOO_FEW,
     DocumentPairs,
+    HalvesInterval,
     halves_interval,
     random_halves,
 )
@@ -45,12 +47,13 @@ class VerdictRates:
         level: float,
     ) -> None:
         self._place = {name: i for i, name in enumerate(chosen)}
-        self._ranks = {name: anchor_ranks(matrix) for name, matrix in matrices.items()}
+        ranks = on_all_cores(anchor_ranks, matrices.values())
+        self._ranks = dict(zip(matrices, ranks, strict=True))
         self._exact: dict[tuple[str, str], float] = {}
         self._level = level
         n_heads = len(next(iter(matrices.values())))
         self.n_documents = n = next(iter(chosen.values())).n_documents
-        triples = half_triples(n_heads, seed)
+        triples = half_triples(n_heads, seed + 1)  # other draws than the published protocol's
         self._baseline = rates_on(chosen, n_heads, np.ones((1, n), dtype=bool), triples)[0]
         self._on_halves = np.full((2, len(chosen), len(chosen)), np.nan)
         self._flips = np.full(len(chosen), np.nan)
@@ -66,19 +69,30 @@ class VerdictRates:
             self._exact[key] = rate_from_ranks(self._ranks[name], self._ranks[other])
         return self._exact[key]
 
-    def interval(self, name: str, other: str) -> dict[str, float | str]:
-        """Return ends, bias and note, by the reversal table's rules."""
+    def exact_of(self, pairs: Iterable[tuple[str, str]]) -> dict[tuple[str, str], float]:
+        """Return the rates of many pairs of measures, on all cores."""
+        pairs = list(pairs)
+        return dict(zip(pairs, on_all_cores(lambda pair: self.exact(*pair), pairs), strict=True))
+
+    def floor(self, name: str, other: str) -> float:
+        """Return the share of verdicts that disjoint halves flip within one of the two measures.
+
+        The mean of both; a rate below it is drowned in noise.  NaN for a single document.
+        """
+        return float(self._flips[self._place[name]] + self._flips[self._place[other]]) / 2
+
+    def interval(self, name: str, other: str) -> HalvesInterval:
+        """Return the interval of a rate."""
         i, j = self._place[name], self._place[other]
         rate = self.exact(name, other)
-        found = halves_interval(
+        return halves_interval(
             rate,
             self._on_halves[:, i, j],
             self.n_documents,
             level=self._level,
             baseline=float(self._baseline[i, j]),
-            drowned=not (self._flips[i] + self._flips[j]) / 2 <= rate,
+            drowned=not self.floor(name, other) <= rate,
         )
-        return {"low": found.low, "high": found.high, "bias": found.bias, "note": found.note}
 
     def doubt(self, name: str, best: str, runner_up: str) -> str:
         """Return why `best` may not be the nearest of all, or nothing."""
