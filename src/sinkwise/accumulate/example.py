@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.special import logsumexp
 
 from sinkwise.rowdata import RowBlock
 
@@ -46,10 +47,8 @@ def example_row(block: RowBlock) -> ExampleRow | None:
     row = int(np.argmax(block.queries))
     support = block.support[..., row, :]
     z = np.where(support, block.log_weights[:, row].astype(np.float64), -np.inf)
-    top = z.max(-1, keepdims=True)
-    top = np.where(np.isfinite(top), top, 0.0)
-    with np.errstate(divide="ignore"):
-        z = z - top - np.log(np.exp(z - top).sum(-1, keepdims=True))
+    with np.errstate(invalid="ignore"):  # a head that sees nothing has no row
+        z = z - logsumexp(z, axis=-1, keepdims=True)
     return ExampleRow(
         int(block.queries[row]),
         np.where(np.isnan(z), -np.inf, z).astype(np.float32),

@@ -10,6 +10,7 @@ from sinkwise.distances.all_pairs import PairSums, pair_sums
 from sinkwise.errors import RowError
 from sinkwise.rowdata import RowBlock
 from sinkwise.rowdata.sink_sets import with_sink_set
+from sinkwise.rowdata.softmax import visible_softmax
 
 __all__ = ["SINK_SET_METRICS", "SinkSetSums", "sink_set_sums"]
 
@@ -97,13 +98,9 @@ def sink_set_sums(
 
 def _sink_mass(block: RowBlock) -> tuple[np.ndarray, np.ndarray]:
     """Summed sink mass of every head's usable rows, and their number."""
-    mass = np.zeros(block.n_heads)
+    mass, valid = np.zeros(block.n_heads), block.valid
     for head in range(block.n_heads):
         support = block.support[head] if block.support.ndim == 3 else block.support
-        z = np.where(support, block.log_weights[head].astype(np.float64), -np.inf)
-        z = z[block.valid[head]]
-        if z.size:
-            weights = np.exp(z - z.max(-1, keepdims=True))
-            sink = np.where(block.sink[block.valid[head]], weights, 0.0).sum(-1)
-            mass[head] = (sink / weights.sum(-1)).sum()
-    return mass, block.valid.sum(1).astype(np.float64)
+        weights = visible_softmax(block.log_weights[head], support)
+        mass[head] = weights[valid[head]][block.sink[valid[head]]].sum()
+    return mass, valid.sum(1).astype(np.float64)

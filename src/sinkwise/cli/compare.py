@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from sinkwise.cli.output import plain_errors, print_json
-from sinkwise.cli.tables import cell, jsonable, text_table
+from sinkwise.cli.tables import cell, text_table
 
 __all__ = ["compare_command"]
 
@@ -58,6 +58,8 @@ def compare_command(
             seed=seed,
         )
     if as_json:
+        from sinkwise.studies.jsonable import jsonable
+
         print_json(
             jsonable(
                 {

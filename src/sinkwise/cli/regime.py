@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from sinkwise.cli.output import plain_errors, print_json
-from sinkwise.cli.tables import jsonable, text_table
+from sinkwise.cli.tables import text_table
 
 __all__ = ["regime_command"]
 
@@ -30,6 +30,8 @@ def regime_command(
     with plain_errors():
         found = _one(runs[0]) if len(runs) == 1 else _several(runs)
     if as_json:
+        from sinkwise.studies.jsonable import jsonable
+
         print_json(jsonable(found))
     elif not quiet:
         typer.echo(_one_as_text(found) if len(runs) == 1 else _several_as_text(found))

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from sinkwise.cli.output import note, plain_errors, print_json
-from sinkwise.cli.tables import jsonable, text_table
+from sinkwise.cli.tables import text_table
 
 __all__ = ["scaling_command"]
 
@@ -69,6 +69,8 @@ def scaling_command(
             write_scaling(found, out)
             note(f"Figure: {out}", quiet=quiet or as_json)
     if as_json:
+        from sinkwise.studies.jsonable import jsonable
+
         print_json(
             jsonable(
                 {

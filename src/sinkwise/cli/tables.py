@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-__all__ = ["cell", "jsonable", "text_table"]
+__all__ = ["cell", "text_table"]
 
 
 def text_table(head: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
@@ -35,16 +35,3 @@ def cell(value: Any) -> str:
     if isinstance(value, float):
         return f"{value:.3f}" if value == 0 or abs(value) >= 5e-4 else f"{value:.1e}"
     return str(value)
-
-
-def jsonable(value: Any) -> Any:
-    """Return `value` as what JSON holds: tables as lists of records, NaN as null."""
-    if hasattr(value, "to_dict") and hasattr(value, "columns"):
-        return [jsonable(record) for record in value.to_dict("records")]
-    if isinstance(value, dict):
-        return {str(key): jsonable(entry) for key, entry in value.items()}
-    if isinstance(value, list | tuple):
-        return [jsonable(entry) for entry in value]
-    if hasattr(value, "item"):
-        value = value.item()
-    return None if isinstance(value, float) and not math.isfinite(value) else value

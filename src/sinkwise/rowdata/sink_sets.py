@@ -13,10 +13,12 @@ import numpy as np
 
 from sinkwise.errors import RowError
 from sinkwise.rowdata.block import RowBlock
+from sinkwise.rowdata.softmax import visible_softmax
 
 __all__ = [
     "FOUND_HEADS",
     "FOUND_MASS",
+    "SEEN_BY",
     "SINK_SETS",
     "column_mass",
     "found_columns",
@@ -38,7 +40,8 @@ FOUND_HEADS = 0.1
 _EVEN_SHARES = 4
 _FEWEST_HEADS = 2  # one head's favourite key is its habit, not the model's sink
 
-_SEEN_BY = 0.5  # of the rows: a late key is seen by the few queries right behind it alone
+SEEN_BY = 0.5
+"""Share of the rows that must see a key: a late one is seen by the few queries behind it alone."""
 
 
 def column_mass(log_weights: np.ndarray, support: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -67,11 +70,7 @@ def column_mass(log_weights: np.ndarray, support: np.ndarray) -> tuple[np.ndarra
     seen = np.zeros(n_keys)
     for head in range(n_heads):
         visible = support[head] if support.ndim == 3 else support
-        z = np.where(visible, log_weights[head].astype(np.float64), -np.inf)
-        top = z.max(-1, keepdims=True, initial=-np.inf)
-        weights = np.exp(z - np.where(np.isfinite(top), top, 0.0))
-        total = weights.sum(-1, keepdims=True)
-        weights = np.divide(weights, total, out=weights, where=total > 0)
+        weights = visible_softmax(log_weights[head], visible)
         rows = visible.sum(0)
         np.divide(weights.sum(0), rows, out=mass[head], where=rows > 0)
         seen += rows
@@ -93,7 +92,7 @@ def found_columns(mass: np.ndarray, seen: np.ndarray) -> np.ndarray:
     >>> np.flatnonzero(found_columns(mass, np.ones(50))).tolist()  # one head alone has key 9
     [0, 7]
     """
-    candidate = (seen >= _SEEN_BY) & np.isfinite(mass).any(0)
+    candidate = (seen >= SEEN_BY) & np.isfinite(mass).any(0)
     if not candidate.any():
         return np.zeros(len(seen), dtype=bool)
     known = np.where(np.isfinite(mass), mass, 0.0)

@@ -21,6 +21,7 @@ from sinkwise.runs.files import write_json
 from sinkwise.runs.folder import RunFolder
 from sinkwise.studies.audit import Audit
 from sinkwise.studies.document_store import MemoryStore
+from sinkwise.studies.jsonable import jsonable
 from sinkwise.studies.zero_sensitivity import zero_sensitivity
 
 __all__ = ["audit", "open_audit"]
@@ -238,15 +239,20 @@ def _source(source: Any, processor: Any, inputs: Sequence[Any] | None, **options
     from sinkwise.capture.interface import require_transformers_model
     from sinkwise.capture.source import ModelRows
 
-    if hasattr(source, "model") and hasattr(source, "kind"):  # a LoadedModel
-        processor = processor if processor is not None else source.processor
-        source = source.model
+    source, processor = _unwrapped(source, processor)
     require_transformers_model(source)
     if inputs is None:
         raise RowError("give the texts (or images): sw.audit(model, tokenizer, texts, sink=...)")
     if options["batch_size"] is None:
         del options["batch_size"]
     return ModelRows(source, processor, inputs, **options)
+
+
+def _unwrapped(source: Any, processor: Any) -> tuple[Any, Any]:
+    """A model with its tokenizer or image processor, also where a LoadedModel brings both."""
+    if hasattr(source, "model") and hasattr(source, "kind"):
+        return source.model, source.processor if processor is None else processor
+    return source, processor
 
 
 def _check_options(level: float, seed: int, documents: int | None, out: Any) -> None:
@@ -280,8 +286,7 @@ def _control(
     from sinkwise.capture.repeated_tokens import repeated_token_control
 
     return repeated_token_control(
-        getattr(source, "model", source) if hasattr(source, "kind") else source,
-        processor if processor is not None else getattr(source, "processor", None),
+        *_unwrapped(source, processor),
         texts,
         documents=documents,
         sink=sink,
@@ -320,7 +325,10 @@ def _settings(
 ) -> dict[str, Any]:
     """What must be alike for two blocks to belong to one run."""
     card = {k: v for k, v in rows.card().items() if k not in ("torch", "transformers")}
-    return _jsonable({**card, **identity, "inputs_sha256": _digest(rows, inputs)})
+    settings: dict[str, Any] = jsonable(
+        {**card, **identity, "inputs_sha256": _digest(rows, inputs)}
+    )
+    return settings
 
 
 def _digest(rows: RowSource, inputs: Sequence[Any] | None) -> str:
@@ -338,14 +346,6 @@ def _digest(rows: RowSource, inputs: Sequence[Any] | None) -> str:
         for block in rows.blocks():
             digest.update(np.ascontiguousarray(block.log_weights).tobytes())
     return digest.hexdigest()
-
-
-def _jsonable(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {str(k): _jsonable(v) for k, v in value.items()}
-    if isinstance(value, list | tuple):
-        return [_jsonable(v) for v in value]
-    return value.item() if isinstance(value, np.generic) else value
 
 
 def _versions() -> dict[str, str]:

@@ -8,8 +8,11 @@
 from __future__ import annotations
 
 import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import fields
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -73,26 +76,24 @@ class BlockFile:
         RunError
             If the file is damaged or lacks one.
         """
+        with self._opened() as block:
+            return [block[name] for name in names]
+
+    def names(self, prefix: str) -> tuple[str, ...]:
+        """Names of the arrays that begin with `prefix`, without it."""
+        with self._opened() as block:
+            return tuple(n.removeprefix(prefix) for n in block.files if n.startswith(prefix))
+
+    @contextmanager
+    def _opened(self) -> Iterator[Any]:
         try:
             with np.load(self.path, allow_pickle=False) as block:
-                return [block[name] for name in names]
+                yield block
         except (OSError, EOFError, ValueError, KeyError, zipfile.BadZipFile) as error:
             raise RunError(
                 f"{self.path} is damaged ({error}). Remove it and run again with resume=True "
                 "(--resume): only that document is computed anew"
             ) from error
-
-    def names(self, prefix: str) -> tuple[str, ...]:
-        """Names of the arrays that begin with `prefix`, without it."""
-        try:
-            with np.load(self.path, allow_pickle=False) as block:
-                found = [name for name in block.files if name.startswith(prefix)]
-        except (OSError, EOFError, ValueError, zipfile.BadZipFile) as error:
-            raise RunError(
-                f"{self.path} is damaged ({error}). Remove it and run again with resume=True "
-                "(--resume): only that document is computed anew"
-            ) from error
-        return tuple(name.removeprefix(prefix) for name in found)
 
     def placement(self) -> PlacementSums:
         """Where each head's attention goes."""
@@ -116,10 +117,13 @@ class BlockFile:
     def sink_set(self, name: str) -> SinkSetSums:
         """Sums under one of :meth:`sink_sets`."""
         at = f"sets/{name}"
-        mass, rows, size = self.arrays(f"{at}/mass", f"{at}/rows", f"{at}/size")
-        sums = self.arrays(*(f"{at}/pairs/sums/{m}" for m in SINK_SET_METRICS))
         counts = tuple(dict.fromkeys(COUNT_OF[m] for m in SINK_SET_METRICS))
-        found = self.arrays(*(f"{at}/pairs/counts/{c}" for c in counts))
+        mass, rows, size, *found = self.arrays(
+            *(f"{at}/{part}" for part in ("mass", "rows", "size")),
+            *(f"{at}/pairs/sums/{metric}" for metric in SINK_SET_METRICS),
+            *(f"{at}/pairs/counts/{count}" for count in counts),
+        )
+        sums, found = found[: len(SINK_SET_METRICS)], found[len(SINK_SET_METRICS) :]
         whole = [np.broadcast_to(value, sums[0].shape) for value in found]
         pairs = PairSums(
             len(mass),

@@ -138,7 +138,7 @@ class AuditSums:
     @property
     def not_compared(self) -> tuple[str, ...]:
         """Measures by which some two heads have no distance, so that verdicts can't be had."""
-        return tuple(n for n in REVERSAL_NAMES if n not in self._comparable)
+        return tuple(n for n in REVERSAL_NAMES if n not in self._comparable_names)
 
     @property
     def declared_positions(self) -> tuple[int, ...]:
@@ -150,11 +150,19 @@ class AuditSums:
         fixed = isinstance(sink, list) and all(isinstance(p, int) and p >= 0 for p in sink)
         return tuple(sink) if fixed and sink else ()
 
+    @cached_property
+    def _comparable_names(self) -> tuple[str, ...]:
+        """The measures that every two heads have: a verdict needs all three distances."""
+
+        def known(name: str) -> bool:
+            return bool(np.isfinite(self._store.pairs(name).distances()).all())
+
+        return tuple(name for name in REVERSAL_NAMES if known(name))
+
     @property
     def _comparable(self) -> dict[str, DocumentPairs]:
-        """The measures that every two heads have: a verdict needs all three distances."""
-        found = {name: self._store.pairs(name) for name in REVERSAL_NAMES}
-        return {n: pairs for n, pairs in found.items() if np.isfinite(pairs.distances()).all()}
+        """Sums of the comparable measures, read anew: kept, they would fill the memory."""
+        return {name: self._store.pairs(name) for name in self._comparable_names}
 
     def _two_measures(self, first: str, second: str) -> tuple[DocumentPairs, DocumentPairs]:
         for name in (first, second):

@@ -93,7 +93,7 @@ class GroupStudies(AuditSums):
         See :func:`~sinkwise.studies.mantel.sink_association`.  Empty for fewer than 3 heads.
         """
         mass = self.profile.sink_mass.to_numpy()
-        if len(self.heads) < 3 or not np.isfinite(mass).all() or not self._comparable:
+        if len(self.heads) < 3 or not np.isfinite(mass).all() or not self._comparable_names:
             return pd.DataFrame(columns=MANTEL_COLUMNS)
         return sink_association(
             {name: pairs.distances() for name, pairs in self._comparable.items()},
@@ -135,7 +135,7 @@ class GroupStudies(AuditSums):
     @cached_property
     def _clusterings(self) -> HalfClusterings | None:
         """Clusterings that several studies share; None where there is nothing to compare."""
-        if len(self.heads) < 3 or len(self._comparable) < 2:
+        if len(self.heads) < 3 or len(self._comparable_names) < 2:
             return None
         alone = {name: self._store.pairs(name) for name in CHANNELS}
         usable = {n: d for n, d in alone.items() if np.isfinite(d.distances()).all()}

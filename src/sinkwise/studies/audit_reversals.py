@@ -51,9 +51,7 @@ class ReversalStudies(AuditSums):
         one, two = self._two_measures(first, second)
         if len(self.heads) < 3:
             return pd.DataFrame(columns=REVERSAL_PLACES_COLUMNS)
-        sums, counts = self._store.profile("sink_mass")
-        with np.errstate(invalid="ignore"):  # NaN for a head without rows
-            sink_mass = sums.sum(0) / counts.sum(0)
+        sink_mass = self.profile.sink_mass.to_numpy()
         distances = one.distances(), two.distances()
         return reversal_places(*distances, self.heads, sink_mass, seed=self.seed)
 
@@ -111,13 +109,13 @@ class ReversalStudies(AuditSums):
 
     @cached_property
     def _reversals(self) -> pd.DataFrame:
-        usable = self._comparable
-        if len(self.heads) < 3 or len(usable) < 2:
+        names = self._comparable_names
+        if len(self.heads) < 3 or len(names) < 2:
             return pd.DataFrame(columns=REVERSAL_COLUMNS)
         return reversal_table(
-            usable,
+            self._comparable,
             len(self.heads),
-            names=tuple(usable),
+            names=names,
             seed=self.seed,
             level=self.level,
             heads=self.heads,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,6 +10,7 @@ from sinkwise.accumulate.intervals import jackknife_mean
 from sinkwise.accumulate.profile import SHARE_THRESHOLDS
 from sinkwise.errors import RowError
 from sinkwise.studies.document_store import DocumentStore
+from sinkwise.studies.jsonable import jsonable
 
 if TYPE_CHECKING:
     from sinkwise.studies.audit import Audit
@@ -23,7 +23,7 @@ SCHEMA = "sinkwise.summary/1"
 def audit_summary(audit: Audit, store: DocumentStore) -> dict[str, Any]:
     """Return every finding of `audit` as what JSON holds; NaN becomes None."""
     card = audit.card()
-    return _plain(
+    return jsonable(
         {
             "schema": SCHEMA,
             "model": card.get("model"),
@@ -107,16 +107,3 @@ def _with_lesser_ceiling(record: dict[str, Any]) -> dict[str, Any]:
     ceilings = [record["ceiling_first"], record["ceiling_second"]]
     sizes = {"first": record["sizes_first"], "second": record["sizes_second"]}
     return {**record, "ceiling": float(np.min(ceilings)), "sizes": sizes}
-
-
-def _plain(value: Any) -> Any:
-    """Return `value` as what JSON holds: no NumPy numbers, no NaN."""
-    if isinstance(value, Mapping):
-        return {str(k): _plain(v) for k, v in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(v) for v in value]
-    if isinstance(value, np.generic):
-        value = value.item()
-    if isinstance(value, float) and not np.isfinite(value):
-        return None
-    return value

@@ -12,15 +12,14 @@ import pandas as pd
 
 from sinkwise.accumulate.intervals import jackknife_mean
 from sinkwise.accumulate.placement import PlacementSums
+from sinkwise.accumulate.profile import SHARE_THRESHOLDS
 from sinkwise.rowdata import HeadId
-from sinkwise.rowdata.sink_sets import FOUND_HEADS, FOUND_MASS, found_columns
+from sinkwise.rowdata.sink_sets import FOUND_HEADS, FOUND_MASS, SEEN_BY, found_columns
 from sinkwise.studies.document_store import DocumentStore
 
 __all__ = ["SinkEvidence", "found_sinks"]
 
-SHARES = (0.3, 0.8)
 _FEWEST_OCCURRENCES = 3
-_SEEN_BY = 0.5
 
 
 @dataclass(frozen=True)
@@ -111,7 +110,7 @@ def found_sinks(
         n = len(seen)
         mine = np.zeros(n, dtype=bool)
         mine[[p for p in declared if p < n]] = True
-        other = np.where((seen >= _SEEN_BY) & ~mine, known.mean(0), -1.0)
+        other = np.where((seen >= SEEN_BY) & ~mine, known.mean(0), -1.0)
         place = int(other.argmax()) if n else -1
         secondary = found & ~mine
         documents.append(
@@ -129,7 +128,7 @@ def found_sinks(
         for i, keys in enumerate((mine, secondary)):
             np.add.at(by_layer[i], np.searchsorted(layers, layer_of), known[:, keys].sum(1))
         layer_masses.append(by_layer / n_layers)
-        by_token.add(tokens, known.mean(0), found, (seen >= _SEEN_BY) & ~mine)
+        by_token.add(tokens, known.mean(0), found, (seen >= SEEN_BY) & ~mine)
         pooled.append((sums.column_mass.sum(0), sums.column_rows.sum(0)))
         whole = whole.merge(sums)
         width = max(width, n)
@@ -168,7 +167,7 @@ def _positions(
         sums[i, : len(mass)], counts[i, : len(rows)] = mass, rows
     value, low, high = jackknife_mean(sums, counts, level=level)
     head_mass, seen = _column_means(whole)
-    order = np.argsort(np.where(seen >= _SEEN_BY / 2, value, -1.0), kind="stable")[::-1]
+    order = np.argsort(np.where(seen >= SEEN_BY / 2, value, -1.0), kind="stable")[::-1]
     chosen = sorted({p for p in declared if p < width} | {int(p) for p in order[:strongest]})
     found: list[dict[str, Any]] = []
     for p in chosen:
@@ -182,7 +181,7 @@ def _positions(
                 "mass": float(value[p]),
                 "low": float(low[p]),
                 "high": float(high[p]),
-                **{f"over_{eps}": float((column > eps).mean()) for eps in SHARES},
+                **{f"over_{eps}": float((column > eps).mean()) for eps in SHARE_THRESHOLDS},
                 "layer": int(layers[by_layer.argmax()]),
                 "layer_mass": float(by_layer.max()),
                 "declared": p in declared,
