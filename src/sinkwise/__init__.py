@@ -72,6 +72,7 @@ _HOME = {
     "studies.audit": ("Audit",),
     "capture.load": ("LoadedModel", "load_model"),
     "capture.source": ("ModelRows",),
+    "surgery.switch": ("switch_off",),
 }
 _MODULE_OF = {name: module for module, names in _HOME.items() for name in names}
 _MODULES = {"theory": "studies.theory"}
@@ -141,6 +142,7 @@ if TYPE_CHECKING:
         neighbour_overlap,
     )
     from sinkwise.studies.scaling import Scaling, scaling
+    from sinkwise.surgery.switch import switch_off
 
 
 def __getattr__(name: str) -> Any:
