@@ -139,7 +139,7 @@ class HeadOutputSums:
             },
         )
 
-    def finish(self, *, objective: str, leave_one_out: np.ndarray | None = None) -> HeadOutputs:
+    def finish(self, *, objective: str) -> HeadOutputs:
         """Return the means.
 
         Raises
@@ -173,7 +173,6 @@ class HeadOutputSums:
                 )
                 for label, sums in self.gradients.items()
             },
-            leave_one_out=leave_one_out,
             objective=objective,
         )
 
