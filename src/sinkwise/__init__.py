@@ -71,7 +71,10 @@ _HOME = {
     "runs.audit": ("audit", "open_audit"),
     "studies.audit": ("Audit",),
     "capture.load": ("LoadedModel", "load_model"),
+    "capture.pruned.load": ("load_pruned",),
     "capture.source": ("ModelRows",),
+    "surgery.removal": ("remove_heads",),
+    "surgery.removal_cost": ("RemovalCost", "removal_cost"),
     "surgery.switch": ("switch_off",),
 }
 _MODULE_OF = {name: module for module, names in _HOME.items() for name in names}
@@ -82,6 +85,7 @@ __all__ = ["__version__", *sorted({*_MODULE_OF, *_MODULES})]
 
 if TYPE_CHECKING:
     from sinkwise.capture.load import LoadedModel, load_model
+    from sinkwise.capture.pruned.load import load_pruned
     from sinkwise.capture.source import ModelRows
     from sinkwise.channels.content import content, content_dispersion
     from sinkwise.channels.entropy import (
@@ -142,6 +146,8 @@ if TYPE_CHECKING:
         neighbour_overlap,
     )
     from sinkwise.studies.scaling import Scaling, scaling
+    from sinkwise.surgery.removal import remove_heads
+    from sinkwise.surgery.removal_cost import RemovalCost, removal_cost
     from sinkwise.surgery.switch import switch_off
 
 

@@ -19,7 +19,13 @@ from sinkwise.errors import CaptureError, InputTypeError, MissingExtraError
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["AttentionCall", "listening", "loaded_implementations", "require_transformers_model"]
+__all__ = [
+    "AttentionCall",
+    "listening",
+    "loaded_function",
+    "loaded_implementations",
+    "require_transformers_model",
+]
 
 _IMPLEMENTATION = "_attn_implementation_internal"
 
@@ -202,7 +208,7 @@ def _relay(
         attention_mask: Any = None,
         **options: Any,
     ) -> tuple[torch.Tensor, torch.Tensor | None]:
-        function = _loaded_function(module, loaded)
+        function = loaded_function(module, loaded)
         result = function(module, query, key, value, attention_mask, **options)
         listener(
             AttentionCall(module, query, key, value, attention_mask, options, result[0], loaded)
@@ -212,7 +218,7 @@ def _relay(
     return attention
 
 
-def _loaded_function(module: torch.nn.Module, loaded: str) -> Callable[..., Any]:
+def loaded_function(module: torch.nn.Module, loaded: str) -> Callable[..., Any]:
     """The function the module would have called: eager is each model file's own."""
     from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 

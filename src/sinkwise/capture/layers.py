@@ -194,8 +194,13 @@ def _configured_layers(model: torch.nn.Module) -> int:
 
 def _refuse_unseen_attention(model: torch.nn.Module, skipped: Sequence[int]) -> None:
     """A layer that its config calls attention, yet made no call, isn't one without attention."""
+    from sinkwise.capture.pruned.no_heads import NoHeads
+
     types = getattr(_text_config(model), "layer_types", None) or ()
-    unseen = [i for i in skipped if i < len(types) and types[i] in _ATTENDING_TYPES]
+    emptied = {module.layer_idx for module in model.modules() if isinstance(module, NoHeads)}
+    unseen = [
+        i for i in skipped if i < len(types) and types[i] in _ATTENDING_TYPES and i not in emptied
+    ]
     if unseen:
         raise CaptureError(
             f"layers {unseen} of {type(model).__name__} attend by their config (layer_types) but "

@@ -9,6 +9,7 @@ from pathlib import Path
 from pickle import UnpicklingError
 from typing import TYPE_CHECKING, Any
 
+from sinkwise.capture.pruned.rebuild import read_record, rebuilt
 from sinkwise.errors import CaptureError, InputTypeError, MissingExtraError
 
 if TYPE_CHECKING:
@@ -58,6 +59,8 @@ def load_model(
 ) -> LoadedModel:
     """Load a model and its tokenizer or image processor.
 
+    A model that heads were removed from is loaded without them.
+
     Weights are read as safetensors, GGUF, or PyTorch files of bare tensors; nothing is unpickled.
     With the environment variable ``HF_HUB_OFFLINE`` only files that are already here are used.
 
@@ -93,6 +96,16 @@ def load_model(
     Traceback (most recent call last):
     sinkwise.errors.CaptureError: ...
     """
+    name, where, options = located(name, revision)
+    options["trust_remote_code"] = trust_remote_code
+    try:
+        return _load(name, where, options, torch_dtype(dtype), device)
+    except (OSError, ValueError, KeyError, UnpicklingError) as error:
+        raise not_loaded(name, where, error) from error
+
+
+def located(name: str | os.PathLike[str], revision: str | None) -> tuple[str, str, dict[str, Any]]:
+    """Return a model's name, and the place and options that ``from_pretrained`` is given."""
     if not isinstance(name, (str, os.PathLike)):
         raise InputTypeError(
             f"a model name of class {type(name).__name__} arrived, expected a hub id, a folder, a "
@@ -103,11 +116,7 @@ def load_model(
     where, options = _locate(name)
     options |= {"revision": revision} if revision else {}
     options |= {"local_files_only": True} if _offline() else {}
-    options["trust_remote_code"] = trust_remote_code
-    try:
-        return _load(name, where, options, _torch_dtype(dtype), device)
-    except (OSError, ValueError, KeyError, UnpicklingError) as error:
-        raise _not_loaded(name, where, error) from error
+    return name, where, options
 
 
 def _load(name: str, where: str, options: dict[str, Any], dtype: Any, device: str) -> LoadedModel:
@@ -120,19 +129,29 @@ def _load(name: str, where: str, options: dict[str, Any], dtype: Any, device: st
         weights |= {"weights_only": True}
     if device == "auto":
         weights["device_map"] = "auto"
-    model = _auto_class(kind).from_pretrained(where, dtype=dtype, **weights)
-    if device != "auto":
-        try:
-            model = model.to(device)
-        except (RuntimeError, AssertionError) as error:  # no such device, or torch without it
-            raise CaptureError(
-                f'device="{device}" can\'t be used ({str(error).splitlines()[0]}); type "cpu", or '
-                "install a PyTorch that was built for it"
-            ) from error
-    model.eval()
+    model = on_device(_model(kind, where, dtype=dtype, **weights), device).eval()
     path = Path(where) / options.get("gguf_file", "") if Path(where).exists() else None
     commit = getattr(model.config, "_commit_hash", None) or options.get("revision")
     return LoadedModel(model, _processor(kind, where, options), name, commit, kind, path)
+
+
+def on_device(model: torch.nn.Module, device: str) -> torch.nn.Module:
+    """Move a model, unless it was spread over all devices as it was loaded.
+
+    Raises
+    ------
+    CaptureError
+        If there is no such device.
+    """
+    if device == "auto":
+        return model
+    try:
+        return model.to(device)
+    except (RuntimeError, AssertionError) as error:  # no such device, or torch without it
+        raise CaptureError(
+            f'device="{device}" can\'t be used ({str(error).splitlines()[0]}); type "cpu", or '
+            "install a PyTorch that was built for it"
+        ) from error
 
 
 def _locate(name: str) -> tuple[str, dict[str, Any]]:
@@ -195,7 +214,8 @@ def _offline() -> bool:
     return os.environ.get("HF_HUB_OFFLINE", "").upper() in {"1", "ON", "YES", "TRUE"}
 
 
-def _torch_dtype(dtype: str) -> Any:
+def torch_dtype(dtype: str) -> Any:
+    """Return the dtype of a name, or ``"auto"``."""
     import torch
 
     known = {"float32", "bfloat16", "float16", "float64", "auto"}
@@ -232,10 +252,15 @@ def _kind(config: Any) -> str:
     )
 
 
-def _auto_class(kind: str) -> Any:
+def _model(kind: str, where: str, *, config: Any, **options: Any) -> torch.nn.Module:
+    """Load the weights, into a model without the heads that its config says were removed."""
     from transformers import AutoModel, AutoModelForCausalLM
 
-    return AutoModelForCausalLM if kind == "decoder" else AutoModel
+    auto_class = AutoModelForCausalLM if kind == "decoder" else AutoModel
+    if not read_record(config):
+        return auto_class.from_pretrained(where, config=config, **options)
+    options = {k: v for k, v in options.items() if k not in ("weights_only", "trust_remote_code")}
+    return rebuilt(auto_class._model_mapping[type(config)], where, config, **options)
 
 
 def _processor(kind: str, where: str, options: dict[str, Any]) -> Any:
@@ -246,7 +271,8 @@ def _processor(kind: str, where: str, options: dict[str, Any]) -> Any:
     return AutoTokenizer.from_pretrained(where, **options)
 
 
-def _not_loaded(name: str, where: str, error: Exception) -> CaptureError:
+def not_loaded(name: str, where: str, error: Exception) -> CaptureError:
+    """Return the error that says why a model didn't load, and what to type."""
     reason = (str(error).strip().splitlines() or [""])[0]
     if "trust_remote_code" in str(error):
         hint = (
