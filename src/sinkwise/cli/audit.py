@@ -8,7 +8,8 @@ from typing import Annotated, Any
 
 import typer
 
-from sinkwise.cli.documents import DocumentFile, demo_texts, locate_documents
+from sinkwise.cli.documents import locate_documents
+from sinkwise.cli.model_inputs import check_folder, load, read_documents
 from sinkwise.cli.options import check_zeros, parse_queries, parse_sink, parse_sink_sets
 from sinkwise.cli.output import (
     Progress,
@@ -18,7 +19,7 @@ from sinkwise.cli.output import (
     print_json,
     quiet_libraries,
 )
-from sinkwise.errors import MissingExtraError, RowError, RunError
+from sinkwise.errors import MissingExtraError
 
 __all__ = ["audit_command"]
 
@@ -190,16 +191,16 @@ def audit_command(
     with plain_errors(), Progress("Documents", shown=not silent) as progress:
         try:
             source = None if texts is None else locate_documents(texts)
-            _check_folder(folder, resume=resume, again=command_line(context, resume=True))
+            check_folder(folder, resume=resume, again=command_line(context, resume=True))
             quiet_libraries()
             note(f"Loading {model} ...", quiet=silent)
-            loaded = _load(model, dtype, device, revision, trust_remote_code)
+            loaded = load(model, dtype, device, revision, trust_remote_code)
             from sinkwise.runs.audit import audit
 
             finished = audit(
                 loaded.model,
                 loaded.processor,
-                _read(source, documents, kind=loaded.kind, model=model),
+                read_documents(source, documents, kind=loaded.kind, model=model),
                 sink=chosen_sink,
                 sink_sets=chosen_sets,
                 repeated_tokens=(DEMO_REPEATED if demo else 0)
@@ -231,60 +232,6 @@ def audit_command(
         print_json(finished.summary())
     elif not quiet:
         typer.echo(_short_summary(finished.summary(), folder, page))
-
-
-def _check_folder(folder: Path, *, resume: bool, again: str) -> None:
-    if not folder.exists():
-        return
-    if not folder.is_dir():
-        raise RunError(f"{folder} is a file; give a folder: --out DIR")
-    if (folder / "manifest.json").is_file():
-        if not resume:
-            raise RunError(
-                f"{folder} already holds a run. To go on with it:\n  {again}\n"
-                "To start anew, remove it or choose another folder: --out DIR"
-            )
-    elif any(folder.iterdir()):
-        raise RunError(
-            f"{folder} holds files that are not a run of sinkwise; nothing there was touched. "
-            "Choose another folder: --out DIR"
-        )
-
-
-def _load(
-    model: str, dtype: str, device: str, revision: str | None, trust_remote_code: bool
-) -> Any:
-    try:
-        from sinkwise.capture.load import load_model
-
-        return load_model(
-            model,
-            dtype=dtype,
-            device=device,
-            revision=revision,
-            trust_remote_code=trust_remote_code,
-        )
-    except ModuleNotFoundError as error:
-        if error.name is None or error.name.startswith("sinkwise"):
-            raise
-        raise MissingExtraError(
-            f'auditing a model needs {error.name}: pip install "sinkwise[hf]"'
-        ) from None
-
-
-def _read(source: DocumentFile | None, limit: int | None, *, kind: str, model: str) -> list[Any]:
-    if source is None:
-        return demo_texts(limit)
-    needed = "images" if kind == "vision" else "texts"
-    if source.kind != needed:
-        raise RowError(
-            f"{model} is a vision model and reads images; --texts {source.path} is a text file. "
-            "Give a folder of images."
-            if needed == "images"
-            else f"{model} reads text; --texts {source.path} is a folder of images. "
-            "Give a .txt or .jsonl file."
-        )
-    return source.read(limit)
 
 
 def _short_summary(summary: Mapping[str, Any], folder: Path, page: Path | None) -> str:
