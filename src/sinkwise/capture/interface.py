@@ -1,8 +1,8 @@
 """Listen to a transformers model's attention while it keeps the implementation it was loaded with.
 
-Every call of the attention interface is handed on to the loaded function (sdpa, eager, flash),
-which alone decides the output; a listener sees its queries, keys, mask and output.  The model is
-left exactly as it was found, also when something raises.
+Every call of the attention interface is handed on to the loaded function (sdpa, eager, flash); a
+listener sees its queries, keys, mask and output, and may return another output in its place.  The
+model is left exactly as it was found, also when something raises.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "AttentionCall",
+    "Listener",
     "listening",
     "loaded_function",
     "loaded_implementations",
@@ -61,6 +62,10 @@ class AttentionCall:
     options: Mapping[str, Any]
     output: torch.Tensor
     implementation: str
+
+
+Listener = Callable[[AttentionCall], "torch.Tensor | None"]
+"""Is told of a call; what it returns, if anything, takes the place of the call's output."""
 
 
 def require_transformers_model(model: object) -> None:
@@ -110,9 +115,7 @@ def loaded_implementations(model: torch.nn.Module) -> tuple[str, ...]:
 
 
 @contextmanager
-def listening(
-    model: torch.nn.Module, listener: Callable[[AttentionCall], None]
-) -> Iterator[torch.nn.Module]:
+def listening(model: torch.nn.Module, listener: Listener) -> Iterator[torch.nn.Module]:
     """Call `listener` for every attention call that `model` makes inside the context.
 
     Inside, the model is in evaluation mode and gradients are off; on leaving, whatever happened,
@@ -124,7 +127,9 @@ def listening(
     model
         A ``transformers.PreTrainedModel``, on any device or sharded over several.
     listener
-        Gets an :class:`AttentionCall`; what it raises passes through.
+        Gets an :class:`AttentionCall`; what it raises passes through.  It returns ``None``, and
+        the model goes on with the loaded function's own output, or a tensor of that output's
+        shape, dtype and device, and the model goes on with that.
 
     Yields
     ------
@@ -167,9 +172,7 @@ def _enter_evaluation(model: torch.nn.Module, undo: ExitStack) -> None:
             module.training = False
 
 
-def _switch_configs(
-    model: torch.nn.Module, listener: Callable[[AttentionCall], None], undo: ExitStack
-) -> None:
+def _switch_configs(model: torch.nn.Module, listener: Listener, undo: ExitStack) -> None:
     from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS
     from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
@@ -196,7 +199,7 @@ def _register(interface: Any, name: str, function: Callable[..., Any], undo: Exi
 
 
 def _relay(
-    loaded: str, listener: Callable[[AttentionCall], None]
+    loaded: str, listener: Listener
 ) -> Callable[..., tuple[torch.Tensor, torch.Tensor | None]]:
     """An attention function that hands on to the loaded one and then tells the listener."""
 
@@ -210,10 +213,10 @@ def _relay(
     ) -> tuple[torch.Tensor, torch.Tensor | None]:
         function = loaded_function(module, loaded)
         result = function(module, query, key, value, attention_mask, **options)
-        listener(
+        replaced = listener(
             AttentionCall(module, query, key, value, attention_mask, options, result[0], loaded)
         )
-        return result
+        return result if replaced is None else (replaced, *result[1:])
 
     return attention
 
