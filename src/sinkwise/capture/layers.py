@@ -127,7 +127,7 @@ def describe_layers(
     return AttentionLayers(
         layers=layers,
         n_heads=tuple(call.query.shape[1] for call, _ in calls),
-        n_kv_heads=tuple(call.key.shape[1] for call, _ in calls),
+        n_kv_heads=tuple(_kv_heads(call) for call, _ in calls),
         learned_sinks=tuple(learned_sink(call) is not None for call, _ in calls),
         skipped=skipped,
         n_layers=n_layers,
@@ -135,6 +135,16 @@ def describe_layers(
         causal=all(causal for _, causal in calls),
         n_tokens=calls[0][0].key.shape[2],
     )
+
+
+def _kv_heads(call: AttentionCall) -> int:
+    """Key/value heads of a layer, also where attention is given them once for each query head."""
+    from sinkwise.capture.pruned.layer_config import LayerConfig
+
+    config = getattr(call.module, "config", None)
+    if isinstance(config, LayerConfig) and config.query_to_kv is not None:
+        return max(config.query_to_kv) + 1
+    return call.key.shape[1]
 
 
 def no_attention_error(model: torch.nn.Module) -> CaptureError:

@@ -98,9 +98,19 @@ def remove_heads(
         for plan in plans:
             take_out(smaller, plan.kept, undo)
         require_same_heads(smaller, plans)
+        _forget_unpacked(smaller)
         describe_in_config(smaller, _joined(before, [plan.kept for plan in plans]))
         undo.pop_all()
     return smaller
+
+
+def _forget_unpacked(model: torch.nn.Module) -> None:
+    """Let a model be saved whose weights were packed in its file (GGUF) and no longer are."""
+    quantizer = getattr(model, "hf_quantizer", None)
+    if quantizer is not None and all(
+        tensor.is_floating_point() for tensor in model.state_dict().values()
+    ):
+        quantizer.remove_quantization_config(model)
 
 
 def _joined(before: Iterable[HeadsKept], now: Iterable[HeadsKept]) -> list[HeadsKept]:

@@ -74,7 +74,7 @@ def _builds_it(model: torch.nn.Module, counts: dict[str, int]) -> bool:
 
 
 def _structure(model: torch.nn.Module) -> dict[str, Any]:
-    """Shapes of all tensors, and the plain numbers that modules hold."""
+    """Shapes of all tensors, and the plain numbers that the model's modules hold."""
     shapes = {
         name: tuple(tensor.shape)
         for tensors in (model.named_parameters(), model.named_buffers())
@@ -83,6 +83,7 @@ def _structure(model: torch.nn.Module) -> dict[str, Any]:
     numbers = {
         f"{name}.{key}": value
         for name, module in model.named_modules()
+        if name  # the model itself also holds how it was loaded
         for key, value in vars(module).items()
         if isinstance(value, int | float | str) and not key.startswith("_") and key != "training"
     }
