@@ -17,18 +17,34 @@ from typing import Any
 
 import numpy as np
 
-from sinkwise.distances.pair_classical import BANDS, GRAM_MEASURES, bands_of, gram_measures_of
+from sinkwise.distances.pair_classical import (
+    BANDS,
+    GRAM_MEASURES,
+    ZEROED_GRAM_MEASURES,
+    bands_of,
+    gram_measures_of,
+)
 from sinkwise.distances.pair_content import CONTENT, ContentSums
-from sinkwise.distances.pair_divergence import DIVERGENCES, divergences_of
+from sinkwise.distances.pair_divergence import (
+    DIVERGENCES,
+    ZEROED_DIVERGENCES,
+    divergences_of,
+)
 from sinkwise.distances.pair_index import HeadGroup, group_of, pair_count
 from sinkwise.distances.pair_logratio import LOG_RATIO, angles_defined, log_ratio_of
 from sinkwise.distances.pair_memory import require_pair_memory
 from sinkwise.distances.pair_row import SharedRow
+from sinkwise.distances.pair_weighted import (
+    WEIGHTED_COUNT_OF,
+    floor_of,
+    weighted_of,
+    weighted_with_zeros,
+)
 from sinkwise.distances.pair_zeros import common_support_log_ratios
 from sinkwise.errors import RowError
 from sinkwise.rowdata import RowBlock
 
-__all__ = ["COUNT_OF", "METRICS", "PairSums", "pair_sums"]
+__all__ = ["COUNT_OF", "METRICS", "PairSums", "count_of", "pair_sums"]
 
 METRICS: tuple[str, ...] = (*LOG_RATIO, *GRAM_MEASURES, *DIVERGENCES, *BANDS)
 """Names of all sums, plain ones of distances and ``_sq`` ones of their squares."""
@@ -41,8 +57,35 @@ COUNT_OF: Mapping[str, str] = {
     "content_angle": "angle_rows",
     **dict.fromkeys((*GRAM_MEASURES, *DIVERGENCES), "rows"),
     **dict.fromkeys(BANDS, "band_rows"),
+    **dict.fromkeys((*ZEROED_GRAM_MEASURES, *ZEROED_DIVERGENCES), "rows"),
+    **WEIGHTED_COUNT_OF,
 }
-"""Which count each sum is divided by to give a mean over rows."""
+"""Which count each sum is divided by to give a mean over rows; see also :func:`count_of`."""
+
+_ALWAYS = frozenset(METRICS)
+
+
+def count_of(name: str) -> str:
+    """Return the name of the count that a sum is divided by, floors written in the name included.
+
+    Raises
+    ------
+    RowError
+        On a name that is no metric.
+
+    Examples
+    --------
+    >>> count_of("content"), count_of("content/floor=0.001")
+    ('content_rows', 'rows')
+    """
+    if name in COUNT_OF:
+        return COUNT_OF[name]
+    if floor_of(name) is not None:
+        return "rows"
+    raise RowError(
+        f"no metric named {name!r}; choose from {', '.join(COUNT_OF)} or content/floor=0.001 "
+        "(any share below 1)"
+    )
 
 
 @dataclass(frozen=True)
@@ -90,7 +133,7 @@ class PairSums:
 
     def mean(self, metric: str) -> np.ndarray:
         """Return the mean over rows, ``(n_pairs,)``; NaN where a pair shares no row."""
-        count = self.counts[COUNT_OF[metric]]
+        count = self.counts[count_of(metric)]
         out = np.full_like(count, np.nan)
         return np.divide(self.sums[metric], count, out=out, where=count > 0)
 
@@ -103,7 +146,11 @@ def pair_sums(block: RowBlock, *, metrics: tuple[str, ...] = METRICS) -> PairSum
     block
         Rows of one document, ``(heads, rows, keys)``.
     metrics
-        Names out of :data:`METRICS`.
+        Names out of :data:`METRICS`, or of the forms that no audit takes by itself:
+        ``"euclidean/zeroed"``, ``"js_divergence/zeroed"``, and those of
+        :mod:`sinkwise.distances.pair_weighted`, ``"content/geometric_weights"``,
+        ``"aitchison/geometric_weights"``, ``"aitchison_angle"`` and ``"content/floor=0.001"``
+        with any floor.
 
     Returns
     -------
@@ -149,16 +196,14 @@ def pair_sums(block: RowBlock, *, metrics: tuple[str, ...] = METRICS) -> PairSum
     >>> pair_sums(block, metrics=("content",)).mean("content").round(4)
     array([1.7571])
     """
-    unknown = [name for name in metrics if name not in COUNT_OF]
-    if unknown:
-        raise RowError(f"no metric named {unknown[0]!r}; choose from {', '.join(METRICS)}")
     metrics = tuple(dict.fromkeys(metrics))
     workers = require_pair_memory(
         block.n_heads,
         block.n_keys,
         n_arrays=len(metrics) + len(_counts_of(metrics)),
         workers=_workers(block),
-        itemsize=block.log_weights.dtype.itemsize,
+        # weighted forms work in float64 whatever the rows are
+        itemsize=block.log_weights.dtype.itemsize if _ALWAYS.issuperset(metrics) else 8,
     )
     groups = _Groups(block)
     if workers == 1:
@@ -173,7 +218,7 @@ def pair_sums(block: RowBlock, *, metrics: tuple[str, ...] = METRICS) -> PairSum
 
 
 def _counts_of(metrics: tuple[str, ...]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(COUNT_OF[name] for name in metrics))
+    return tuple(dict.fromkeys(count_of(name) for name in metrics))
 
 
 SMALL = 1 << 22
@@ -311,6 +356,10 @@ def _add_row(totals: _Totals, group: HeadGroup, row: SharedRow, wanted: frozense
         totals.add(group, log_ratio_of(row, group, wanted))
         if (defined := angles_defined(row, group)) is not None:
             counts["angle_rows"] = defined
+    if not _ALWAYS.issuperset(wanted):
+        values, more = weighted_of(row, group, wanted)
+        totals.add(group, values)
+        counts |= more
     _add_classical(totals, group, row, wanted)
     totals.count(group, counts)
 
@@ -340,7 +389,7 @@ def _add_row_with_zeros(
             return
         group = groups.of_heads(heads[has_content])
         content, sinks = content[has_content], sinks[has_content]
-    if wanted.intersection(LOG_RATIO):
+    if wanted.intersection(LOG_RATIO) or not _ALWAYS.issuperset(wanted):
         eps = float(np.finfo(content.dtype).eps)
         found = common_support_log_ratios(content, sinks, group, eps=eps)
         totals.add(group, found.values)
@@ -352,6 +401,9 @@ def _add_row_with_zeros(
                 "angle_rows": found.angle,
             },
         )
+        values, counts = weighted_with_zeros(content, sinks, group, wanted, found, eps=eps)
+        totals.add(group, values)
+        totals.count(group, counts)
     row = SharedRow(content.astype(np.float64), sinks.astype(np.float64))
     _add_classical(totals, group, row, wanted)
     totals.count(group, {"rows": 1.0})

@@ -10,7 +10,7 @@ from sinkwise.distances.pair_gram import centred, square_gaps
 from sinkwise.distances.pair_index import HeadGroup
 from sinkwise.distances.pair_row import SharedRow
 
-__all__ = ["BANDS", "GRAM_MEASURES", "bands_of", "gram_measures_of"]
+__all__ = ["BANDS", "GRAM_MEASURES", "ZEROED_GRAM_MEASURES", "bands_of", "gram_measures_of"]
 
 BANDS = ("larger_content_mass", "cosine_ceiling")
 
@@ -67,15 +67,19 @@ _VECTORS: Mapping[str, Callable[[SharedRow], np.ndarray]] = {
     "cosine/dropped": _unit_content,
     "euclidean/kept": _whole_row,
     "euclidean/dropped": lambda row: row.shares,
+    "euclidean/zeroed": lambda row: row.shares * row.content_mass[:, None].astype(row.shares.dtype),
 }
 
-GRAM_MEASURES = tuple(_VECTORS)
+ZEROED_GRAM_MEASURES = ("euclidean/zeroed",)
+"""Not taken unless asked for; with the sink zeroed cosine distance is that with it dropped."""
+
+GRAM_MEASURES = tuple(name for name in _VECTORS if name not in ZEROED_GRAM_MEASURES)
 
 
 def gram_measures_of(
     row: SharedRow, group: HeadGroup, wanted: frozenset[str]
 ) -> Mapping[str, np.ndarray]:
-    """Return cosine and Euclidean distances under both conventions, each ``(n_pairs,)``.
+    """Return cosine and Euclidean distances under each convention asked for, each ``(n_pairs,)``.
 
     Cosine distance is ``|u - v|^2 / 2`` of unit vectors, never ``1 - u.v``.  One matrix product
     each.

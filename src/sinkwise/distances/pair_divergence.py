@@ -1,4 +1,4 @@
-r"""Jensen-Shannon divergence of all pairs of heads on one row, kept and dropped.
+r"""Jensen-Shannon divergence of all pairs of heads on one row, kept, dropped and zeroed.
 
 Both conventions come from one form.  For compositions p, q with masses a, b put w = a/(a+b),
 m = w p + (1-w) q and
@@ -7,7 +7,8 @@ m = w p + (1-w) q and
 
 The dropped divergence is D of the contents at masses 1, 1.  The kept one splits by the chain
 rule into D of the contents at their content masses, D of the sink sets at their sink masses,
-and the divergence of the two masses alone; so its digits do not depend on the sink mass.
+and the divergence of the two masses alone; so its digits do not depend on the sink mass.  The
+zeroed one is the same without the terms of the sink.
 
 Each D costs one logarithm per pair and key.  With g the mean composition of the heads,
 
@@ -29,9 +30,12 @@ from sinkwise.distances.pair_index import HeadGroup
 from sinkwise.distances.pair_kernels import kernels, psi
 from sinkwise.distances.pair_row import SharedRow
 
-__all__ = ["DIVERGENCES", "divergences_of"]
+__all__ = ["DIVERGENCES", "ZEROED_DIVERGENCES", "divergences_of"]
 
 DIVERGENCES = ("js_divergence/kept", "js_divergence/dropped")
+
+ZEROED_DIVERGENCES = ("js_divergence/zeroed",)
+"""Not taken unless asked for."""
 
 NEAR = 1e-2
 """Below this share of the divergences from the mean, their rounding (1e-7 of them) is too much."""
@@ -51,15 +55,19 @@ def divergences_of(
     NumPy one agree to the tolerance of float32 logarithms: 1e-6 absolute, 1e-4 relative.
     """
     out: dict[str, np.ndarray] = {}
-    if not wanted.intersection(DIVERGENCES):
+    if not wanted.intersection(DIVERGENCES + ZEROED_DIVERGENCES):
         return out
     content = relative_to_mean(row.shares)
     exact = lambda heads: row.exact(heads).shares  # noqa: E731
     ones = np.ones(group.n_heads)
     if "js_divergence/dropped" in wanted:
         out["js_divergence/dropped"] = _divergence(content, ones, group, exact)
+    if not wanted & {"js_divergence/kept", "js_divergence/zeroed"}:
+        return out
+    inside = _divergence(content, row.content_mass, group, exact)
+    if "js_divergence/zeroed" in wanted:
+        out["js_divergence/zeroed"] = inside + _of_masses(row.content_mass, group)
     if "js_divergence/kept" in wanted:
-        inside = _divergence(content, row.content_mass, group, exact)
         if row.n_sinks > 1:
             sigma = row.sink_shares
             among_sinks = relative_to_mean(sigma)
@@ -104,6 +112,14 @@ def _divergence(
             p.shape[1],
         )
     return out
+
+
+def _of_masses(mass: np.ndarray, group: HeadGroup) -> np.ndarray:
+    """The divergence of one part with these shares ``(heads,)``, the other part left out."""
+    first, second = mass[group.first], mass[group.second]
+    total, gap = first + second, first - second
+    x = np.divide(gap, total, out=np.zeros_like(gap), where=total > 0)
+    return total / 4 * (psi(x) + psi(-x))
 
 
 def direct_divergence(p: np.ndarray, q: np.ndarray, a: np.ndarray, b: np.ndarray) -> np.ndarray:
