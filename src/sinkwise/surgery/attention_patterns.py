@@ -168,7 +168,9 @@ def _softmax(logits: torch.Tensor, learned: torch.Tensor | None) -> torch.Tensor
     """Softmax over keys, with a learned sink in the sum; rows of ``-inf`` alone become 0."""
     import torch
 
-    total = torch.logsumexp(logits, -1, keepdim=True)
+    n_keys = logits.shape[-1]
     if learned is not None:
-        total = torch.logaddexp(total, learned.view(-1, 1, 1))
-    return torch.where(total > -torch.inf, torch.exp(logits - total), torch.zeros_like(logits))
+        column = learned.view(-1, 1, 1).expand(-1, logits.shape[1], 1)
+        logits = torch.cat([logits, column], -1)
+    weights = torch.softmax(logits, -1)[..., :n_keys]
+    return weights.masked_fill((logits == -torch.inf).all(-1, keepdim=True), 0.0)

@@ -28,15 +28,18 @@ from sinkwise.surgery.output_projections import head_ids
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["MODES", "exchange_patterns", "exchanging"]
+__all__ = ["MODES", "Borrowers", "exchange_patterns", "exchanging"]
 
 MODES = ("whole", "split")
+
+Borrowers = Mapping[HeadId, HeadId] | Mapping[tuple[int, int], tuple[int, int]]
+"""From each borrowing head to its donor."""
 
 
 @contextmanager
 def exchange_patterns(
     model: torch.nn.Module,
-    borrowers: Mapping[HeadId | tuple[int, int], HeadId | tuple[int, int]],
+    borrowers: Borrowers,
     *,
     mode: Literal["whole", "split"] = "whole",
     sink: str | int | Sequence[int] = "first",
@@ -114,9 +117,9 @@ def exchange_patterns(
 def exchanging(
     model: torch.nn.Module,
     order: AttentionOrder,
-    borrowers: Mapping[HeadId | tuple[int, int], HeadId | tuple[int, int]],
+    borrowers: Borrowers,
     *,
-    mode: Literal["whole", "split"] = "whole",
+    mode: str = "whole",
     sink: str | int | Sequence[int] = "first",
 ) -> Iterator[None]:
     """Do what :func:`exchange_patterns` does where the order of the calls is known already."""
@@ -226,16 +229,13 @@ class _Exchange:
                 "the same tokens can be exchanged"
             )
         value = call.value[item, 0].float()
-        sees = own.visible[0].any(-1)
         if place[0] not in self._applied and item == 0:
-            self._refuse_unfaithful(call, place, own, value, sees)
+            self._refuse_unfaithful(call, place, own, value)
         if self._mode == "whole":
             pattern = whole_pattern(own, donor)
         else:
             pattern = split_pattern(own, donor, self._sink_keys(own))
-        written = (pattern[0] @ value).to(output.dtype)
-        # rows of padding see no key: they keep whatever the kernel gave them
-        output[item, :, place[1]] = written.where(sees[:, None], output[item, :, place[1]])
+        output[item, :, place[1]] = (pattern[0] @ value).to(output.dtype)
 
     def _sink_keys(self, own: Scores) -> torch.Tensor:
         """The sink's columns, bool ``(keys,)``, counted from the first token that is seen."""
@@ -254,9 +254,10 @@ class _Exchange:
         return sink
 
     def _refuse_unfaithful(
-        self, call: AttentionCall, place: Place, own: Scores, value: torch.Tensor, sees: Any
+        self, call: AttentionCall, place: Place, own: Scores, value: torch.Tensor
     ) -> None:
         """Hold the head's own pattern against the output that the model really used."""
+        sees = own.visible[0].any(-1)  # rows of padding see no key
         told = (own_pattern(own)[0] @ value)[sees]
         scale = float(value.abs().amax()) or 1.0
         error = float((told - call.output[0, :, 0].float()[sees]).abs().amax()) / scale
