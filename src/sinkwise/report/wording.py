@@ -33,6 +33,7 @@ _METRICS = {
     "cosine": "cosine distance",
     "js_divergence": "JS divergence",
     "euclidean": "Euclidean distance",
+    "aitchison_angle": "angle between whole rows",
 }
 
 
@@ -109,10 +110,16 @@ def metric_title(name: str) -> str:
     --------
     >>> metric_title("js_divergence/kept"), metric_title("content_angle")
     ('JS divergence, sink kept', 'content angle')
+    >>> metric_title("content/geometric_weights"), metric_title("content/floor=0.001")
+    ('content distance, geometric-mean weights', 'content distance, shares floored at 0.001')
     """
-    metric, _, convention = str(name).partition("/")
+    metric, _, form = str(name).partition("/")
     words = _METRICS.get(metric, metric)
-    return f"{words}, sink {convention}" if convention else words
+    if form.startswith("floor="):
+        return f"{words}, shares floored at {form.removeprefix('floor=')}"
+    if form == "geometric_weights":
+        return f"{words}, geometric-mean weights"
+    return f"{words}, sink {form}" if form else words
 
 
 def level_words(audit: Audit) -> str:
@@ -181,10 +188,13 @@ def short_title(name: str) -> str:
     --------
     >>> short_title("js_divergence/kept"), short_title("content_angle")
     ('JS kept', 'content angle')
+    >>> short_title("content/geometric_weights"), short_title("content/floor=0.001")
+    ('content weighted', 'content floor 0.001')
     """
-    metric, _, convention = str(name).partition("/")
+    metric, _, form = str(name).partition("/")
     words = {"js_divergence": "JS", "euclidean": "Euclid", "aitchison": "Aitchison"}
-    return f"{words.get(metric, metric.replace('_', ' '))} {convention}".strip()
+    form = {"geometric_weights": "weighted"}.get(form, form.replace("=", " "))
+    return f"{words.get(metric, metric.replace('_', ' '))} {form}".strip()
 
 
 def _share(value: float) -> str:

@@ -199,6 +199,11 @@ class RunFolder:
         """A document's sums under one of its :meth:`sink_sets`."""
         return self._block(document).sink_set(name)
 
+    def study(self, name: str) -> Mapping[str, Any] | None:
+        """Content of ``NAME.json``, which another study of the model left in the folder."""
+        path = self.path / f"{name}.json"
+        return read_json(path) if path.is_file() else None
+
     def _stack(self, kind: str, name: str, count: str) -> tuple[np.ndarray, np.ndarray]:
         found = [
             self._block(d).arrays(f"{kind}/sums/{name}", f"{kind}/counts/{count}")

@@ -10,6 +10,7 @@ from sinkwise.studies.audit_groups import GroupStudies
 from sinkwise.studies.audit_reversals import ReversalStudies
 from sinkwise.studies.audit_sinks import SinkStudies
 from sinkwise.studies.audit_summary import audit_summary
+from sinkwise.studies.interchange import InterchangeStudy
 
 __all__ = ["Audit"]
 
@@ -21,6 +22,15 @@ class Audit(ReversalStudies, GroupStudies, SinkStudies):
     per-document sums when it is first asked for.  Its parameters are those of
     :class:`~sinkwise.studies.audit_base.AuditSums`.
     """
+
+    @property
+    def interchange(self) -> InterchangeStudy | None:
+        """The study of exchanged patterns that lies beside this audit; None where there is none.
+
+        See :func:`sinkwise.interchange_study`.
+        """
+        found = self._store.study("interchange")
+        return None if found is None else InterchangeStudy.from_json(found)
 
     def summary(self) -> dict[str, Any]:
         """Return the content of ``summary.json``; NaN becomes None."""

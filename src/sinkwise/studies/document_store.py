@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -57,6 +57,9 @@ class DocumentStore(Protocol):
 
     def sink_set(self, document: int, name: str) -> SinkSetSums:
         """A document's sums under one of its :meth:`sink_sets`."""
+
+    def study(self, name: str) -> Mapping[str, Any] | None:
+        """What another study of the model left beside the sums, such as ``"interchange"``."""
 
 
 class MemoryStore:
@@ -126,3 +129,7 @@ class MemoryStore:
     def sink_set(self, document: int, name: str) -> SinkSetSums:
         """A document's sums under one of its :meth:`sink_sets`."""
         return self._sums[document].sink_sets[name]
+
+    def study(self, name: str) -> Mapping[str, Any] | None:
+        """Studies leave files; sums in memory have none beside them."""
+        return None
