@@ -109,8 +109,7 @@ def weighted_with_zeros(
     content = content.astype(np.float64)
     whole = np.concatenate([sinks.astype(np.float64), content], axis=1)
     if "content/geometric_weights" in wanted:
-        values = _geometric(content, group)
-        out["content/geometric_weights"] = np.where(common.content, values, 0.0)
+        out["content/geometric_weights"] = _geometric(content, group)  # 0 below two common keys
     if "aitchison/geometric_weights" in wanted:
         values = _geometric(whole, group)
         out["aitchison/geometric_weights"] = np.where(common.balance, values, 0.0)

@@ -182,7 +182,7 @@ class _Left:
         if self.total:
             raise RowError(
                 f"{self._budget.total} heads are to go, but the {what} that have a value give "
-                f"{len(self.taken)}; {without} {what} have none (NaN: they share no usable row). "
+                f"{len(self.taken)}; {without} {what} have none (NaN: no usable row). "
                 "Lower the sparsity, calibrate on longer documents, or choose another score"
             )
         return tuple(self.taken)

@@ -31,8 +31,10 @@ _TITLES: Mapping[str, str] = {
     "cosine/dropped": "cosine, sink dropped",
     "js_divergence/kept": "JS divergence, sink kept",
     "js_divergence/dropped": "JS divergence, sink dropped",
+    "js_divergence/zeroed": "JS divergence, sink zeroed",
     "euclidean/kept": "Euclid, sink kept",
     "euclidean/dropped": "Euclid, sink dropped",
+    "euclidean/zeroed": "Euclid, sink zeroed",
     "content/floor=0.001": "content distance, shares floored at 0.001",
 }
 
@@ -50,6 +52,11 @@ def _earlier(evidence: Evidence) -> Callable[[int, int], int]:
 
 def _weaker(evidence: Evidence) -> Callable[[int, int], int]:
     size = evidence.outputs.relative_norm
+    if not np.isfinite(size).all():
+        raise RowError(
+            f"{int((~np.isfinite(size)).sum())} of {len(size)} heads have no finite output norm, "
+            "so the weaker of a pair can't be told: calibrate outputs first, or use :goes=later"
+        )
     return lambda i, j: i if size[i] < size[j] else j
 
 
@@ -93,7 +100,7 @@ def variant(name: str) -> Score | None:
     Raises
     ------
     RowError
-        If a parameter has no such value.
+        If a parameter has no such value, or the distance is another one under a second name.
 
     Examples
     --------
@@ -118,6 +125,11 @@ def variant(name: str) -> Score | None:
 def _title_of(distance: str) -> str | None:
     if distance in _TITLES:
         return _TITLES[distance]
+    if distance == "cosine/zeroed":
+        raise RowError(
+            "cosine distance with the sink zeroed is that with the sink dropped: ask for "
+            "cosine/dropped"
+        )
     base, found, floor = distance.partition("/floor=")
     if base != "content" or not found:
         return None
