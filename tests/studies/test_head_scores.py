@@ -6,7 +6,9 @@ import importlib
 import json
 import pickle
 import pkgutil
+import re
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -296,3 +298,14 @@ def test_the_evidence_of_an_audit():
     assert evidence.distance("aitchison_angle").sum() == n * n
     with pytest.raises(RowError, match="js_divergence/kept"):
         evidence.distance("js_divergence")
+
+
+def test_the_documented_table_is_the_registry():
+    page = Path(__file__).parents[2] / "docs" / "studies" / "head-scores.md"
+    found = {}
+    for line in page.read_text(encoding="utf-8").splitlines():
+        if line.startswith("| `"):
+            names, _, needs, classical, _ = (c.strip() for c in re.split(r"(?<!\\)\|", line)[1:-1])
+            row = (frozenset(needs.split(", ")) - {""}, classical == "c")
+            found |= dict.fromkeys(re.findall(r"`([^`]+)`", names), row)
+    assert found == {name: (score.needs, score.classical) for name, score in SCORES.items()}
