@@ -39,9 +39,8 @@ def test_cached_is_uncached_and_switched_off(family, heads, model_of):
     assert torch.equal(cached.sequences, uncached.sequences)
     assert torch.equal(cached.sequences, masked.sequences)
     for a, b, c in zip(cached.scores, uncached.scores, masked.scores, strict=True):
-        scale = float(a.abs().max())
         # the cached pass sums in another order from the first token on
-        assert (a - b).abs().max() < 2e-5 * scale and (a - c).abs().max() < 2e-5 * scale
+        assert max((a - b).abs().max(), (a - c).abs().max()) < 2e-5 * a.abs().max()
 
 
 @pytest.mark.parametrize("heads", list(SETS.values())[:2], ids=list(SETS)[:2])
@@ -63,10 +62,14 @@ def test_an_encoder_decoder_generates_without_some_layers(layers, how, model_of)
         torch.nn.init.normal_(stack.block[0].layer[0].SelfAttention.relative_attention_bias.weight)
     heads = [(layer, index) for layer in layers for index in range(4)]
     smaller = remove_heads(model, heads)
-    found = smaller.generate(**prompts(), **how, **OPTIONS)
-    assert torch.equal(found, smaller.generate(**prompts(), use_cache=False, **OPTIONS))
+    options = OPTIONS | {"output_scores": True, "return_dict_in_generate": True}
+    found = smaller.generate(**prompts(), **how, **options)
+    uncached = smaller.generate(**prompts(), use_cache=False, **options)
     with switch_off(model, heads):
-        assert torch.equal(found, model.generate(**prompts(), **OPTIONS))
+        masked = model.generate(**prompts(), **options)
+    for other in (uncached, masked):
+        for a, b in zip(found.scores, other.scores, strict=True):
+            assert (a - b).abs().max() < 2e-5 * a.abs().max()
 
 
 def test_a_cache_grown_by_hand_keeps_the_place(model_of, run):

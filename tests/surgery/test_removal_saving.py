@@ -235,5 +235,5 @@ def test_a_class_that_transformers_does_not_have_is_refused(model_of, tmp_path):
     config = json.loads((tmp_path / "config.json").read_text())
     config["architectures"] = ["OurOwnModel"]
     (tmp_path / "config.json").write_text(json.dumps(config))
-    with pytest.raises(CaptureError, match="OurOwnModel.*transformers' own"):
+    with pytest.raises(CaptureError, match=r"OurOwnModel.*transformers' own"):
         load_pruned(tmp_path)
