@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from itertools import product
+
 import numpy as np
 import pytest
 
 import sinkwise as sw
+from sinkwise.studies.exchanged_pairs import closest_pairs, random_distances, sampled_pairs
+from sinkwise.studies.interchange import ExchangePoint, InterchangeStudy, Singles
 
 HOSTILE = "<script>alert(1)</script>"
 
@@ -88,16 +92,51 @@ def invented_audit(heads_per_layer: tuple[int, ...], **options) -> Changed:
     return Changed(audit, card=card, summary=audit.summary() | told | {"card": card})
 
 
+def invented_interchange(heads, *, measure="perplexity", documents=6, seed=0) -> InterchangeStudy:
+    """Return a study in which a nearer pair does less damage, and random pairs do much."""
+    rng = np.random.default_rng(seed)
+    key = "loss" if measure == "perplexity" else "damage"
+    base = 120 + rng.normal(size=documents) if key == "loss" else np.zeros(documents)
+
+    def records(damage):
+        added = damage * (40 if key == "loss" else 1) * (1 + 0.1 * rng.random(documents))
+        return [{key: float(x), "tokens": 40} for x in base + added]
+
+    n, points = len(heads), []
+    for mode, scope, share in product(("split", "whole"), ("model", "layer"), (0.3, 0.5)):
+        chosen = [("content", None, 0.2), ("js_divergence/kept", None, 0.3)]
+        chosen += [("random", number, 0.6 + 0.1 * number) for number in range(3)]
+        pairs = closest_pairs(random_distances(n, seed), heads, share, scope)
+        points += [
+            ExchangePoint(name, mode, scope, share, number, pairs, records(share * damage), 0.9)
+            for name, number, damage in chosen
+        ]
+    near = random_distances(n, seed + 1)
+    pairs = sampled_pairs({"content": near}, n, 20, donors=4, seed=seed)
+    singles = Singles(
+        pairs,
+        {
+            "content": [float(near[p]) for p in pairs],
+            "cosine/kept": rng.random(len(pairs)).tolist(),
+        },
+        {("content", "k-medoids"): rng.integers(0, 3, n).tolist()},
+        {mode: [records(0.1 * float(near[p])) for p in pairs] for mode in ("split", "whole")},
+    )
+    return InterchangeStudy(heads, measure, records(0.0), tuple(points), singles)
+
+
 @pytest.fixture(scope="session")
 def middling():
-    """Six layers of five heads over eight documents."""
-    return invented_audit((5,) * 6)
+    """Six layers of five heads over eight documents, with exchanged patterns beside them."""
+    audit = invented_audit((5,) * 6)
+    return audit.but(interchange=invented_interchange(audit.heads))
 
 
 @pytest.fixture(scope="session")
 def uneven():
     """Layers of different sizes."""
-    return invented_audit((4, 2, 3), seed=1)
+    audit = invented_audit((4, 2, 3), seed=1)
+    return audit.but(interchange=invented_interchange(audit.heads, measure="cosine"))
 
 
 @pytest.fixture(scope="session")

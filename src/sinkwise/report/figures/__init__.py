@@ -13,6 +13,7 @@ from sinkwise.report.figures import (
     bands,
     channels,
     distances,
+    interchange,
     maps,
     reversals,
     sinks,
@@ -52,6 +53,7 @@ FIGURES: Mapping[str, Callable[[Audit], Any]] = {
     **distances.FIGURES,
     **channels.FIGURES,
     **bands.FIGURES,
+    **interchange.FIGURES,
     **maps.FIGURES,
 }
 """Figures by the names that :func:`draw` takes; each study's are declared in its own module."""

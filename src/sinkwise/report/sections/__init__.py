@@ -24,6 +24,7 @@ ORDER = (
     "channels",
     "bands",
     "taxonomy",
+    "interchange",
     "head_maps",
     "position",
     "sink_sets",
