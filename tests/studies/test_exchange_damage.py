@@ -115,11 +115,21 @@ def test_too_few_documents_give_a_value_and_no_interval():
     assert row.within == 1 and np.isnan(row.within_low) and "too few" in row.note
 
 
-def test_a_damage_that_is_not_finite_is_refused():
-    with pytest.raises(RowError, match="isn't finite"):
-        damage_correlations(
-            np.array([[np.inf, 1.0]]), np.array([3]), [4, 4], {"x": [1, 2]}, mode="split"
-        )
+def test_pairs_whose_damage_is_not_finite_are_left_out():
+    sums, tokens, borrowers, near, _ = _sample()
+    whole = damage_correlations(
+        sums[:, 1:], tokens, borrowers[1:], {"near": near[1:]}, mode="split"
+    )
+    sums[3, 0] = np.inf
+    found = damage_correlations(sums, tokens, borrowers, {"near": near}, mode="split")
+    assert found.equals(whole) and found.pairs[0] == 39
+    pairs = [(int(b), 0) for b in borrowers]
+    assert cluster_damage(sums, tokens, pairs, {("a", "b"): [0] * 20}, mode="x").pairs_same[0] == 39
+
+
+def test_shapes_that_do_not_fit_are_refused():
+    with pytest.raises(RowError, match=r"expected \(documents, pairs\)"):
+        damage_correlations(np.ones((2, 3)), np.ones(2), [4, 4], {"x": [1, 2]}, mode="split")
 
 
 def test_clusters_are_compared_among_the_donors_of_one_borrower():

@@ -97,7 +97,7 @@ def damage_correlations(
     in both twice, so intervals are wide rather than narrow; t quantiles with one less than the
     smaller number, ends cut at -1 and 1.  The distances are those of the calibration documents,
     whose own noise is not in the interval.  With fewer than 3 documents or borrowers there is
-    none.
+    none.  Pairs whose damage isn't finite on some document (overflow) are left out.
 
     Examples
     --------
@@ -108,10 +108,10 @@ def damage_correlations(
     >>> table[["within", "pooled"]].round(2).values.tolist()
     [[1.0, 0.72]]
     """
-    sums, counts, groups = _checked(damages, tokens, borrowers)
+    sums, counts, groups, finite = _finite(damages, tokens, borrowers)
     rows = []
     for metric, values in distances.items():
-        near = np.asarray(values, dtype=np.float64)
+        near = np.asarray(values, dtype=np.float64)[finite]
 
         def within(damage: np.ndarray, kept: np.ndarray, near: np.ndarray = near) -> float:
             found = [
@@ -175,8 +175,8 @@ def cluster_damage(
     >>> table[["superiority", "pairs_other", "comparisons"]].values.tolist()
     [[1.0, 2.0, 4.0]]
     """
-    sums, counts, groups = _checked(damages, tokens, [borrower for borrower, _ in pairs])
-    first, second = np.asarray(pairs, dtype=int).T
+    sums, counts, groups, finite = _finite(damages, tokens, [borrower for borrower, _ in pairs])
+    first, second = np.asarray(pairs, dtype=int)[finite].T
     rows = []
     for (metric, method), labels in clusters.items():
         found = np.asarray(labels)
@@ -208,9 +208,10 @@ def cluster_damage(
     return pd.DataFrame(rows, columns=CLUSTER_DAMAGE_COLUMNS)
 
 
-def _checked(
+def _finite(
     damages: np.ndarray, tokens: np.ndarray, borrowers: Sequence[int]
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """The pairs with finite damages, tokens, their borrowers, and which pairs they are."""
     sums = np.asarray(damages, dtype=np.float64)
     counts, groups = np.asarray(tokens, dtype=np.float64), np.asarray(borrowers, dtype=int)
     if sums.ndim != 2 or counts.shape != sums.shape[:1] or groups.shape != sums.shape[1:]:
@@ -218,9 +219,8 @@ def _checked(
             f"damages of shape {sums.shape} arrived with {counts.shape} tokens and {groups.shape} "
             "borrowers, expected (documents, pairs), (documents,) and (pairs,)"
         )
-    if not np.isfinite(sums).all():
-        raise RowError("a damage isn't finite: load the model with dtype='float32'")
-    return sums, counts, groups
+    finite = np.asarray(np.isfinite(sums).all(0))
+    return sums[:, finite], counts, groups[finite], finite
 
 
 def _interval(

@@ -1,27 +1,11 @@
 """An interchange study: what a model loses when heads attend with other heads' patterns.
 
-``interchange.json`` holds it (schema ``sinkwise.interchange/1``)::
-
-    {"schema", "level", "seed", "heads": [[layer, index], ...],
-     "dense": {"metric": "perplexity" | "cosine" | "kl", "value", "low", "high",
-               "documents": [{"loss": total nats, "tokens"} or {"damage": mean, "tokens"}, ...]},
-     "points": [{"metric": a distance or "random", "mode": "whole" | "split",
-                 "scope": "model" | "layer", "share", "seed": null unless random,
-                 "pairs": [[[layer, head] that borrows, [layer, head] that lends], ...],
-                 "value", "low", "high", "damage": {"value", "low", "high"},
-                 "documents": [...as above...], "top1_agreement": share of tokens | null}],
-     "singles": {"pairs": [as above], "distances": {metric: [one number a pair]},
-                 "clusters": [{"metric", "method", "labels": [one number a head]}],
-                 "damages": {mode: [{"damage": {...}, "documents": [...]}, one a pair]}},
-     "correlations": [...], "clusters": [...],   the tables of the same names
-     "card": {"calibration": the audit's card, "evaluation": the protocol}, "versions"}
-
-NaN is ``null`` everywhere.  Files in which `dense` and `documents` are as in ``prune.json``.
+Its file is described in :mod:`sinkwise.studies.interchange_json`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -29,7 +13,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from sinkwise.errors import RunError
 from sinkwise.rowdata import HeadId
 from sinkwise.studies.document_damage import damage_sums, document_outcome
 from sinkwise.studies.exchange_damage import (
@@ -38,12 +21,11 @@ from sinkwise.studies.exchange_damage import (
     cluster_damage,
     damage_correlations,
 )
-from sinkwise.studies.exchanged_pairs import Pair
-from sinkwise.studies.jsonable import jsonable
+from sinkwise.studies.exchange_records import ExchangePoint, Records, Singles
+from sinkwise.studies.interchange_json import read, written
 
-__all__ = ["CURVE_COLUMNS", "RANDOM", "SCHEMA", "ExchangePoint", "InterchangeStudy", "Singles"]
+__all__ = ["CURVE_COLUMNS", "RANDOM", "ExchangePoint", "InterchangeStudy", "Singles"]
 
-SCHEMA = "sinkwise.interchange/1"
 RANDOM = "random"
 """The metric of pairs that no distance chose."""
 
@@ -69,64 +51,6 @@ CURVE_COLUMNS = (
 
 SINGLE_COLUMNS = ("mode", "borrower", "donor", "damage", "low", "high")
 """First columns of :meth:`InterchangeStudy.single_pairs`; a column for each distance follows."""
-
-Records = Sequence[Mapping[str, Any]]
-
-
-@dataclass(frozen=True)
-class ExchangePoint:
-    """One evaluated exchange.
-
-    Attributes
-    ----------
-    metric
-        The distance that chose the pairs, or ``"random"``.
-    mode
-        ``"whole"`` or ``"split"``.
-    scope
-        ``"model"`` or ``"layer"``.
-    share
-        Share of the heads that borrow.
-    seed
-        Of random pairs; ``None`` otherwise.
-    pairs
-        Numbers of borrower and donor.
-    documents
-        The evaluation's records, one a document.
-    top1_agreement
-        Share of tokens whose most likely label is the dense model's, or ``None``.
-    """
-
-    metric: str
-    mode: str
-    scope: str
-    share: float
-    seed: int | None
-    pairs: tuple[Pair, ...]
-    documents: Records
-    top1_agreement: float | None = None
-
-
-@dataclass(frozen=True)
-class Singles:
-    """Pairs exchanged one at a time.
-
-    Attributes
-    ----------
-    pairs
-        Numbers of borrower and donor.
-    distances
-        ``(pairs,)`` by metric.
-    clusters
-        ``(heads,)`` cluster numbers by metric and clustering method.
-    documents
-        By mode, one list of the evaluation's records a pair.
-    """
-
-    pairs: tuple[Pair, ...]
-    distances: Mapping[str, Sequence[float]]
-    clusters: Mapping[tuple[str, str], Sequence[int]]
-    documents: Mapping[str, Sequence[Records]]
 
 
 @dataclass(frozen=True)
@@ -249,7 +173,7 @@ class InterchangeStudy:
             for number, ((borrower, donor), documents) in enumerate(
                 zip(self.singles.pairs, records, strict=True)
             ):
-                found = self._outcome(documents)["damage"]
+                found = self.outcome(documents)["damage"]
                 row = {
                     "mode": mode,
                     "borrower": self.heads[borrower].label,
@@ -279,21 +203,7 @@ class InterchangeStudy:
 
     def to_json(self) -> dict[str, Any]:
         """Return the content of ``interchange.json``; NaN becomes None."""
-        return jsonable(
-            {
-                "schema": SCHEMA,
-                "level": self.level,
-                "seed": self.seed,
-                "heads": [self._head(number) for number in range(len(self.heads))],
-                "dense": {"metric": self.measure, **self.dense_outcome, "documents": self.dense},
-                "points": [self._point(point) for point in self.points],
-                "singles": None if self.singles is None else self._singles(self.singles),
-                "correlations": self.correlations(),
-                "clusters": self.clusters(),
-                "card": self.card,
-                "versions": self.versions,
-            }
-        )
+        return written(self)
 
     @classmethod
     def from_json(cls, content: Mapping[str, Any]) -> InterchangeStudy:
@@ -304,63 +214,7 @@ class InterchangeStudy:
         RunError
             If the content has another schema, or is damaged.
         """
-        schema = content.get("schema") if isinstance(content, Mapping) else None
-        if schema != SCHEMA:
-            raise RunError(
-                f"interchange.json has the schema {schema!r}; this version reads {SCHEMA!r}. Run "
-                "the study again, or open it with the version that wrote it"
-            )
-        try:
-            return cls._read(content)
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
-            raise RunError(
-                f"interchange.json is damaged ({type(error).__name__}: {error}): run the study "
-                "again with resume=True (--resume)"
-            ) from error
-
-    @classmethod
-    def _read(cls, content: Mapping[str, Any]) -> InterchangeStudy:
-        heads = tuple(HeadId(layer, index) for layer, index in content["heads"])
-        number = {(head.layer, head.index): i for i, head in enumerate(heads)}
-
-        def pairs(found: Any) -> tuple[Pair, ...]:
-            return tuple((number[tuple(b)], number[tuple(d)]) for b, d in found)
-
-        points = tuple(
-            ExchangePoint(
-                point["metric"],
-                point["mode"],
-                point["scope"],
-                point["share"],
-                point["seed"],
-                pairs(point["pairs"]),
-                point["documents"],
-                point["top1_agreement"],
-            )
-            for point in content["points"]
-        )
-        single = content["singles"]
-        singles = single and Singles(
-            pairs(single["pairs"]),
-            single["distances"],
-            {(c["metric"], c["method"]): c["labels"] for c in single["clusters"]},
-            {
-                mode: [found["documents"] for found in records]
-                for mode, records in single["damages"].items()
-            },
-        )
-        dense = content["dense"]
-        return cls(
-            heads,
-            dense["metric"],
-            dense["documents"],
-            points,
-            singles,
-            content["card"],
-            content["seed"],
-            content["level"],
-            content["versions"],
-        )
+        return cls(**read(content))
 
     @cached_property
     def _curves(self) -> pd.DataFrame:
@@ -416,11 +270,12 @@ class InterchangeStudy:
         ]
         return np.stack([sums for sums, _ in found], axis=1), found[0][1]
 
-    def _outcome(self, documents: Records) -> dict[str, Any]:
+    def outcome(self, documents: Records) -> dict[str, Any]:
+        """Return what records say, as ``document_outcome`` of ``document_damage`` does."""
         return document_outcome(documents, self.dense, self.measure, level=self.level)
 
     def _row(self, point: ExchangePoint) -> dict[str, Any]:
-        found = self._outcome(point.documents)
+        found = self.outcome(point.documents)
         damage = found["damage"]
         agreement = point.top1_agreement
         return {
@@ -438,42 +293,6 @@ class InterchangeStudy:
             "damage_high": damage["high"],
             "top1_agreement": float("nan") if agreement is None else agreement,
         }
-
-    def _point(self, point: ExchangePoint) -> dict[str, Any]:
-        return {
-            "metric": point.metric,
-            "mode": point.mode,
-            "scope": point.scope,
-            "share": point.share,
-            "seed": point.seed,
-            "pairs": self._labels(point.pairs),
-            **self._outcome(point.documents),
-            "documents": point.documents,
-            "top1_agreement": point.top1_agreement,
-        }
-
-    def _singles(self, singles: Singles) -> dict[str, Any]:
-        return {
-            "pairs": self._labels(singles.pairs),
-            "distances": singles.distances,
-            "clusters": [
-                {"metric": metric, "method": method, "labels": labels}
-                for (metric, method), labels in singles.clusters.items()
-            ],
-            "damages": {
-                mode: [
-                    {"damage": self._outcome(documents)["damage"], "documents": documents}
-                    for documents in records
-                ]
-                for mode, records in singles.documents.items()
-            },
-        }
-
-    def _labels(self, pairs: Sequence[Pair]) -> list[list[list[int]]]:
-        return [[self._head(borrower), self._head(donor)] for borrower, donor in pairs]
-
-    def _head(self, number: int) -> list[int]:
-        return [self.heads[number].layer, self.heads[number].index]
 
 
 def _cell(row: Mapping[str, Any]) -> tuple[Any, ...]:
