@@ -13,6 +13,7 @@ from sinkwise.report.wording import interval, label, metric_title, short_title
 from sinkwise.studies.interchange import RANDOM, InterchangeStudy
 
 if TYPE_CHECKING:
+    import pandas as pd
     import plotly.graph_objects as go
 
     from sinkwise.studies.audit import Audit
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 __all__ = [
     "FIGURES",
     "MEASURES",
+    "curve_range",
     "exchange_correlations",
     "exchange_curves",
     "exchanged_of",
@@ -33,6 +35,7 @@ MEASURES = {
 """What a study's values are, by its measure."""
 
 _LINES = [colour for name, colour in COLOURS.items() if name != "grey"]
+_MOST_TICKS = 8
 _SYMBOLS = ("circle", "square", "diamond", "triangle-up", "cross", "x", "star", "pentagon")
 
 
@@ -92,8 +95,39 @@ def exchange_curves(study: InterchangeStudy, mode: str, scope: str) -> go.Figure
         figure.add_annotation(
             x=1, xref="paper", y=np.log10(dense), text="dense", showarrow=False, yanchor="bottom"
         )
-    figure.update_xaxes(tickvals=sorted(100 * table.share.unique()), tickformat=".3g")
+    shares = sorted(100 * table.share.unique())
+    figure.update_xaxes(tickvals=shares, ticktext=[f"{share:g}" for share in shares])
+    low, high = curve_range(table, dense)
+    shown = _ticks(low, high)
+    figure.update_yaxes(
+        range=[float(np.log10(low)), float(np.log10(high))],
+        tickvals=shown,
+        ticktext=[f"{tick:g}" for tick in shown],
+    )
     return figure
+
+
+def _ticks(low: float, high: float) -> list[float]:
+    """Round numbers between two values, as many as an axis holds."""
+    for steps in ((1, 1.2, 1.5, 2, 2.5, 3, 4, 5, 6, 8), (1, 2, 3, 5), (1, 3), (1,)):
+        found = [m * 10.0**k for k in range(-9, 9) for m in steps if low <= m * 10.0**k <= high]
+        if len(found) <= _MOST_TICKS:
+            break
+    return found
+
+
+def curve_range(table: pd.DataFrame, dense: float) -> tuple[float, float]:
+    """Return the values that a figure of curves shows: all, or up to a little above the band.
+
+    One distance may ruin the model where the others do next to nothing; drawn whole, its line
+    would press all others onto one.
+    """
+    values = table.value[np.isfinite(table.value) & (table.value > 0)]
+    drawn = values[table.metric == RANDOM]
+    low = float(min([*values, dense] if dense > 0 else values, default=1.0))
+    most = float(max(values, default=2.0))
+    high = min(most, 1.5 * float(drawn.max())) if len(drawn) else most
+    return 0.95 * low, 1.05 * high
 
 
 def exchange_correlations(study: InterchangeStudy, mode: str) -> go.Figure:

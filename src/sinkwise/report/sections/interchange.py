@@ -9,6 +9,7 @@ import numpy as np
 
 from sinkwise.report.figures.interchange import (
     MEASURES,
+    curve_range,
     exchange_correlations,
     exchange_curves,
 )
@@ -87,7 +88,7 @@ def _content(audit: Audit, study: InterchangeStudy) -> Iterator[Block]:
                 f"{_MODES[mode].capitalize()}; {_SCOPES[scope]}.",
                 f"{MEASURES[study.measure].capitalize()} over the share of heads that borrow, on a "
                 "logarithmic scale. The grey band holds all sets of random pairs; the dotted line "
-                "is the dense model.",
+                "is the dense model." + _cut(study, mode, scope),
             )
             for mode, scope in cells
         ),
@@ -99,6 +100,18 @@ def _content(audit: Audit, study: InterchangeStudy) -> Iterator[Block]:
     yield Details(f"All {len(shown.rows)} exchanges", (shown,))
 
 
+def _cut(study: InterchangeStudy, mode: str, scope: str) -> str:
+    """Say which lines leave the figure, and where they go."""
+    curves = study.curves()
+    curves = curves[(curves["mode"] == mode) & (curves.scope == scope)]
+    above = curves[curves.value > curve_range(curves, study.dense_outcome["value"])[1]]
+    gone = [
+        f"{short_title(name)} to {number(rows.value.max(), 2)}"
+        for name, rows in above.groupby("metric", sort=False)
+    ]
+    return f" Above the figure: {', '.join(gone)}." if gone else ""
+
+
 def _verdicts(study: InterchangeStudy) -> Iterator[str]:
     """What did least damage at the largest share, in every mode and scope."""
     best, curves = study.best(), study.curves()
@@ -106,14 +119,14 @@ def _verdicts(study: InterchangeStudy) -> Iterator[str]:
     dense = study.dense_outcome["value"]
     for mode, scope in ((m, s) for m in _MODES for s in _SCOPES):
         for row in best[(best["mode"] == mode) & (best.scope == scope)].to_dict("records"):
-            kept = f" against {number(dense, 1)} dense" if study.measure == "perplexity" else ""
+            kept = f" against {number(dense, 2)} dense" if study.measure == "perplexity" else ""
             drawn = curves[
                 (curves.metric == RANDOM)
                 & (curves["mode"] == mode)
                 & (curves.scope == scope)
                 & (curves.share == row["share"])
             ]
-            decimals = 1 if study.measure == "perplexity" else 3
+            decimals = 2 if study.measure == "perplexity" else 3
             band = (
                 f", random pairs {number(drawn.value.min(), decimals)} to "
                 f"{number(drawn.value.max(), decimals)}"
