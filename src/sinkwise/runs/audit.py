@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import logging
-import platform
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -19,6 +17,8 @@ from sinkwise.rowdata.arrays import Rows
 from sinkwise.rowdata.sink_sets import SINK_SETS
 from sinkwise.runs.files import write_json
 from sinkwise.runs.folder import RunFolder
+from sinkwise.runs.model_source import documents_digest, unwrapped
+from sinkwise.runs.versions import versions
 from sinkwise.studies.audit import Audit
 from sinkwise.studies.document_store import MemoryStore
 from sinkwise.studies.jsonable import jsonable
@@ -178,7 +178,7 @@ def audit(
             f"sink and two content keys in sight, and the sink is {sink!r}: name a position that "
             "every document has"
         )
-    card = {**rows.card(), **identity, "seed": seed, "versions": _versions()}
+    card = {**rows.card(), **identity, "seed": seed, "versions": versions()}
     if isinstance(rows, Rows) and not isinstance(rows.zeros, str):
         card["zero_sensitivity"] = zero_sensitivity(rows)
     control = _control(rows, source, processor, inputs, repeated_tokens, sink, seed)
@@ -239,20 +239,13 @@ def _source(source: Any, processor: Any, inputs: Sequence[Any] | None, **options
     from sinkwise.capture.interface import require_transformers_model
     from sinkwise.capture.source import ModelRows
 
-    source, processor = _unwrapped(source, processor)
+    source, processor, _ = unwrapped(source, processor)
     require_transformers_model(source)
     if inputs is None:
         raise RowError("give the texts (or images): sw.audit(model, tokenizer, texts, sink=...)")
     if options["batch_size"] is None:
         del options["batch_size"]
     return ModelRows(source, processor, inputs, **options)
-
-
-def _unwrapped(source: Any, processor: Any) -> tuple[Any, Any]:
-    """A model with its tokenizer or image processor, also where a LoadedModel brings both."""
-    if hasattr(source, "model") and hasattr(source, "kind"):
-        return source.model, source.processor if processor is None else processor
-    return source, processor
 
 
 def _check_options(level: float, seed: int, documents: int | None, out: Any) -> None:
@@ -285,8 +278,10 @@ def _control(
         raise RowError("repeated_tokens=: the control needs a model and texts to draw tokens from")
     from sinkwise.capture.repeated_tokens import repeated_token_control
 
+    model, processor, _ = unwrapped(source, processor)
     return repeated_token_control(
-        *_unwrapped(source, processor),
+        model,
+        processor,
         texts,
         documents=documents,
         sink=sink,
@@ -332,28 +327,10 @@ def _settings(
 
 
 def _digest(rows: RowSource, inputs: Sequence[Any] | None) -> str:
-    """Fingerprint of the documents: a run must not go on with other texts."""
+    """Fingerprint of the documents, or of the rows themselves."""
+    if not isinstance(rows, Rows):
+        return documents_digest(inputs)
     digest = hashlib.sha256()
-    for item in inputs or ():
-        if isinstance(item, str | Path):
-            digest.update(str(item).encode())
-        elif hasattr(item, "tobytes"):
-            digest.update(item.tobytes())
-        else:
-            digest.update(repr(item).encode())
-        digest.update(b"\0")
-    if isinstance(rows, Rows):
-        for block in rows.blocks():
-            digest.update(np.ascontiguousarray(block.log_weights).tobytes())
+    for block in rows.blocks():
+        digest.update(np.ascontiguousarray(block.log_weights).tobytes())
     return digest.hexdigest()
-
-
-def _versions() -> dict[str, str]:
-    import sinkwise
-
-    found = {"sinkwise": sinkwise.__version__, "python": platform.python_version()}
-    for name in ("numpy", "torch", "transformers"):
-        module = sys.modules.get(name)
-        if module is not None:
-            found[name] = str(getattr(module, "__version__", ""))
-    return found

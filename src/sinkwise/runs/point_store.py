@@ -1,0 +1,78 @@
+"""Evaluated points, each a file of its own: what is done stays done.
+
+A point is what a model gave on the held-out documents under one intervention; its file is named
+by the intervention, so two scores that choose the same heads share it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from sinkwise.errors import RunError
+from sinkwise.runs.files import read_json, write_json
+
+__all__ = ["PointStore"]
+
+
+class PointStore:
+    """The points of one evaluation, in a folder or in memory.
+
+    Parameters
+    ----------
+    folder
+        Where to keep them; ``None`` for memory.
+    protocol
+        What makes points comparable: documents, lengths, model.  A folder whose points were
+        evaluated otherwise is refused.
+
+    Raises
+    ------
+    RunError
+        If the folder's points are of another protocol; the message names the difference.
+    """
+
+    def __init__(self, folder: Path | None, protocol: Mapping[str, Any]) -> None:
+        self._folder = folder
+        self._memory: dict[str, Any] = {}
+        if folder is None:
+            return
+        path = folder / "protocol.json"
+        if not path.exists():
+            write_json(path, dict(protocol))
+            return
+        found = read_json(path)
+        for key, value in protocol.items():
+            if found.get(key) != value:
+                raise RunError(
+                    f"{folder} holds points evaluated with {key}={found.get(key)!r}, now it is "
+                    f"{value!r}: they can't be compared. Use the same setting or another folder"
+                )
+
+    def point(
+        self, intervention: Mapping[str, Any], evaluate: Callable[[], dict[str, Any]]
+    ) -> dict[str, Any]:
+        """Return the point of an intervention, evaluated if it wasn't yet, and kept at once."""
+        name = _name(intervention)
+        if self._folder is None:
+            if name not in self._memory:
+                self._memory[name] = evaluate()
+            return dict(self._memory[name])
+        path = self._folder / f"{name}.json"
+        if not path.exists():
+            write_json(path, {"intervention": dict(intervention), "result": evaluate()})
+        found = read_json(path)
+        if found.get("intervention") != json.loads(json.dumps(dict(intervention))):
+            raise RunError(
+                f"{path} holds the point of another intervention: remove it and go on with "
+                "resume=True (--resume)"
+            )
+        return dict(found["result"])
+
+
+def _name(intervention: Mapping[str, Any]) -> str:
+    text = json.dumps(dict(intervention), sort_keys=True)
+    return "point-" + hashlib.sha256(text.encode()).hexdigest()[:16]
