@@ -63,19 +63,25 @@ _HOME = {
     "studies.compare": ("Comparison", "compare"),
     "studies.distance_matrix": ("head_distances",),
     "studies.head_clustering": ("HeadClustering",),
+    "studies.interchange": ("InterchangeStudy",),
     "studies.regime": ("regime_outcome",),
     "studies.regime_fit": ("RegimeFit", "fit_regime"),
     "studies.reversal": ("reversal_rate", "sampled_reversal_rate"),
     "studies.reversal_forms": ("margin_weighted_rate", "nearest_changed", "neighbour_overlap"),
     "studies.scaling": ("Scaling", "scaling"),
     "runs.audit": ("audit", "open_audit"),
+    "runs.interchange": ("interchange_study", "open_interchange"),
     "studies.audit": ("Audit",),
     "capture.load": ("LoadedModel", "load_model"),
     "capture.pruned.load": ("load_pruned",),
     "capture.source": ("ModelRows",),
+    "surgery.interchange": ("exchange_patterns",),
     "surgery.removal": ("remove_heads",),
     "surgery.removal_cost": ("RemovalCost", "removal_cost"),
     "surgery.switch": ("switch_off",),
+    "surgery.head_outputs": ("head_outputs",),
+    "runs.prune": ("prune_study",),
+    "studies.prune_study": ("PruneStudy",),
 }
 _MODULE_OF = {name: module for module, names in _HOME.items() for name in names}
 _MODULES = {"theory": "studies.theory"}
@@ -132,11 +138,15 @@ if TYPE_CHECKING:
     from sinkwise.rowdata.arrays import Rows, rows
     from sinkwise.rowdata.block import HeadId, RowBlock, RowSource
     from sinkwise.runs.audit import audit, open_audit
+    from sinkwise.runs.interchange import interchange_study, open_interchange
+    from sinkwise.runs.prune import prune_study
     from sinkwise.studies import theory
     from sinkwise.studies.audit import Audit
     from sinkwise.studies.compare import Comparison, compare
     from sinkwise.studies.distance_matrix import head_distances
     from sinkwise.studies.head_clustering import HeadClustering
+    from sinkwise.studies.interchange import InterchangeStudy
+    from sinkwise.studies.prune_study import PruneStudy
     from sinkwise.studies.regime import regime_outcome
     from sinkwise.studies.regime_fit import RegimeFit, fit_regime
     from sinkwise.studies.reversal import reversal_rate, sampled_reversal_rate
@@ -146,6 +156,8 @@ if TYPE_CHECKING:
         neighbour_overlap,
     )
     from sinkwise.studies.scaling import Scaling, scaling
+    from sinkwise.surgery.head_outputs import head_outputs
+    from sinkwise.surgery.interchange import exchange_patterns
     from sinkwise.surgery.removal import remove_heads
     from sinkwise.surgery.removal_cost import RemovalCost, removal_cost
     from sinkwise.surgery.switch import switch_off

@@ -158,4 +158,4 @@ def test_ties_count_half_and_one_cluster_says_so():
         mode="whole",
     )
     assert found.superiority[0] == 0.5
-    assert np.isnan(found.superiority[1]) and "no borrower" in found.note[1]
+    assert np.isnan(found.superiority[1]) and "both sides" in found.note[1]

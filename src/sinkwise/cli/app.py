@@ -11,6 +11,8 @@ from sinkwise.cli.audit import audit_command
 from sinkwise.cli.compare import compare_command
 from sinkwise.cli.doctor import doctor_command
 from sinkwise.cli.guide import guide_command
+from sinkwise.cli.interchange import interchange_command
+from sinkwise.cli.prune import prune_command
 from sinkwise.cli.regime import regime_command
 from sinkwise.cli.report import report_command
 from sinkwise.cli.scaling import scaling_command
@@ -53,6 +55,8 @@ def _root(
 
 app.command("audit", epilog=EPILOG)(audit_command)
 app.command("report", epilog=EPILOG)(report_command)
+app.command("prune", epilog=EPILOG)(prune_command)
+app.command("interchange", epilog=EPILOG)(interchange_command)
 app.command("regime", epilog=EPILOG)(regime_command)
 app.command("scaling", epilog=EPILOG)(scaling_command)
 app.command("compare", epilog=EPILOG)(compare_command)

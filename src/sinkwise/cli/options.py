@@ -6,7 +6,14 @@ from typing import Literal
 
 import typer
 
-__all__ = ["check_zeros", "parse_queries", "parse_sink", "parse_sink_sets"]
+__all__ = [
+    "check_zeros",
+    "parse_names",
+    "parse_queries",
+    "parse_shares",
+    "parse_sink",
+    "parse_sink_sets",
+]
 
 
 def parse_sink(text: str) -> Literal["first", "found"] | int | tuple[int, ...]:
@@ -50,6 +57,33 @@ def parse_sink_sets(text: str) -> tuple[str, ...]:
             param_hint="--sink-sets",
         )
     return words
+
+
+def parse_names(text: str, flag: str, known: tuple[str, ...] = ()) -> tuple[str, ...]:
+    """Read a list of names parted by commas, each once; out of `known` where that is given."""
+    words = tuple(dict.fromkeys(word.strip() for word in text.split(",") if word.strip()))
+    unknown = [word for word in words if known and word not in known]
+    if unknown or not words:
+        there = f": there are {', '.join(known)}" if known else ""
+        raise typer.BadParameter(
+            f"{(unknown or [text])[0]!r} is none of the names expected, parted by commas{there}",
+            param_hint=flag,
+        )
+    return words
+
+
+def parse_shares(text: str, flag: str) -> tuple[float, ...]:
+    """Read shares between 0 and 1 parted by commas, each once."""
+    try:
+        shares = tuple(dict.fromkeys(float(part) for part in text.split(",")))
+    except ValueError:
+        shares = ()
+    if not shares or not all(0 < share < 1 for share in shares):
+        raise typer.BadParameter(
+            f"{text!r} is not shares between 0 and 1 parted by commas, such as 0.1,0.2,0.3",
+            param_hint=flag,
+        )
+    return shares
 
 
 def parse_queries(text: str) -> int | Literal["all"]:

@@ -11,6 +11,7 @@ from sinkwise.studies.audit_reversals import ReversalStudies
 from sinkwise.studies.audit_sinks import SinkStudies
 from sinkwise.studies.audit_summary import audit_summary
 from sinkwise.studies.interchange import InterchangeStudy
+from sinkwise.studies.prune_study import PruneStudy
 
 __all__ = ["Audit"]
 
@@ -31,6 +32,15 @@ class Audit(ReversalStudies, GroupStudies, SinkStudies):
         """
         found = self._store.study("interchange")
         return None if found is None else InterchangeStudy.from_json(found)
+
+    @property
+    def pruning(self) -> PruneStudy | None:
+        """The study of removed heads that lies beside this audit; None where there is none.
+
+        See :func:`sinkwise.prune_study`.
+        """
+        found = self._store.study("prune")
+        return None if found is None else PruneStudy.from_json(found)
 
     def summary(self) -> dict[str, Any]:
         """Return the content of ``summary.json``; NaN becomes None."""

@@ -202,7 +202,7 @@ def cluster_damage(
                 "pairs_same": int(same.sum()),
                 "pairs_other": int((~same).sum()),
                 "comparisons": compared,
-                "note": note if compared else "no borrower has donors in and out of its cluster",
+                "note": note if compared else "no donors on both sides",
             }
         )
     return pd.DataFrame(rows, columns=CLUSTER_DAMAGE_COLUMNS)

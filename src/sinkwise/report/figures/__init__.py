@@ -15,6 +15,7 @@ from sinkwise.report.figures import (
     distances,
     interchange,
     maps,
+    removal,
     reversals,
     sinks,
     sinks_found,
@@ -54,6 +55,7 @@ FIGURES: Mapping[str, Callable[[Audit], Any]] = {
     **channels.FIGURES,
     **bands.FIGURES,
     **interchange.FIGURES,
+    **removal.FIGURES,
     **maps.FIGURES,
 }
 """Figures by the names that :func:`draw` takes; each study's are declared in its own module."""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sinkwise.errors import RowError
+from sinkwise.report.figures.log_axis import log_ticks
 from sinkwise.report.theme import COLOURS, graph_objects, new_figure
 from sinkwise.report.wording import interval, label, metric_title, short_title
 from sinkwise.studies.interchange import RANDOM, InterchangeStudy
@@ -35,7 +36,6 @@ MEASURES = {
 """What a study's values are, by its measure."""
 
 _LINES = [colour for name, colour in COLOURS.items() if name != "grey"]
-_MOST_TICKS = 8
 _SYMBOLS = ("circle", "square", "diamond", "triangle-up", "cross", "x", "star", "pentagon")
 
 
@@ -98,22 +98,13 @@ def exchange_curves(study: InterchangeStudy, mode: str, scope: str) -> go.Figure
     shares = sorted(100 * table.share.unique())
     figure.update_xaxes(tickvals=shares, ticktext=[f"{share:g}" for share in shares])
     low, high = curve_range(table, dense)
-    shown = _ticks(low, high)
+    shown = log_ticks(low, high)
     figure.update_yaxes(
         range=[float(np.log10(low)), float(np.log10(high))],
         tickvals=shown,
         ticktext=[f"{tick:g}" for tick in shown],
     )
     return figure
-
-
-def _ticks(low: float, high: float) -> list[float]:
-    """Round numbers between two values, as many as an axis holds."""
-    for steps in ((1, 1.2, 1.5, 2, 2.5, 3, 4, 5, 6, 8), (1, 2, 3, 5), (1, 3), (1,)):
-        found = [m * 10.0**k for k in range(-9, 9) for m in steps if low <= m * 10.0**k <= high]
-        if len(found) <= _MOST_TICKS:
-            break
-    return found
 
 
 def curve_range(table: pd.DataFrame, dense: float) -> tuple[float, float]:

@@ -1,0 +1,230 @@
+"""``sinkwise prune MODEL``: heads switched off by every score, with proof on other texts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from sinkwise.cli.documents import locate_documents
+from sinkwise.cli.model_inputs import check_folder, load, read_documents
+from sinkwise.cli.model_options import (
+    AsJson,
+    Device,
+    Documents,
+    Dtype,
+    EvalTexts,
+    MaxLength,
+    Model,
+    Out,
+    Queries,
+    Quiet,
+    Resume,
+    Revision,
+    Seed,
+    Sink,
+    Texts,
+    TrustRemoteCode,
+)
+from sinkwise.cli.options import parse_names, parse_queries, parse_shares, parse_sink
+from sinkwise.cli.output import (
+    Progress,
+    command_line,
+    note,
+    plain_errors,
+    print_json,
+    quiet_libraries,
+)
+from sinkwise.cli.tables import text_table
+from sinkwise.errors import MissingExtraError
+
+if TYPE_CHECKING:
+    from sinkwise.studies.prune_study import PruneStudy
+
+__all__ = ["prune_command"]
+
+DEMO_OUT = Path("runs/demo-prune")
+DEMO_CALIBRATION = 8
+DEMO_MAX_LENGTH = 256
+SCORES = (
+    "joint_output_fisher,joint_output,relative_output_norm,ahon_ln,michel,fisher,sink_mass/most,"
+    "flattest,js_divergence/kept,js_divergence/dropped,cosine/kept,content,content_angle,random"
+)
+
+
+def prune_command(
+    context: typer.Context,
+    model: Model,
+    texts: Texts = None,
+    eval_texts: EvalTexts = None,
+    scores: Annotated[
+        str,
+        typer.Option(
+            "--score",
+            metavar="NAME[,NAME...]",
+            help="What chooses the heads. Relative output norm, Michel's importance, flattest "
+            "first and random heads are always there.",
+        ),
+    ] = SCORES,
+    sparsity: Annotated[
+        str,
+        typer.Option("--sparsity", metavar="X[,X...]", help="Shares of the heads to switch off."),
+    ] = "0.1,0.2,0.3",
+    scopes: Annotated[
+        str,
+        typer.Option(
+            "--scope",
+            metavar="model|layer",
+            help="Heads from anywhere in the model, or as many from each layer.",
+        ),
+    ] = "model",
+    operations: Annotated[
+        str,
+        typer.Option(
+            "--operation",
+            metavar="zero|mean",
+            help="A head's output becomes 0, or its mean on the calibration documents.",
+        ),
+    ] = "zero",
+    random_seeds: Annotated[
+        int, typer.Option("--random-seeds", metavar="N", min=5, help="Random sets of heads.")
+    ] = 5,
+    leave_one_out_tokens: Annotated[
+        int,
+        typer.Option(
+            "--leave-one-out-tokens",
+            metavar="T",
+            min=6,
+            help="Tokens on which the score leave_one_out judges each head.",
+        ),
+    ] = 256,
+    out: Out = None,
+    documents: Documents = None,
+    max_length: MaxLength = None,
+    queries: Queries = "64",
+    sink: Sink = "first",
+    seed: Seed = 0,
+    dtype: Dtype = "float32",
+    device: Device = "cpu",
+    revision: Revision = None,
+    trust_remote_code: TrustRemoteCode = False,
+    resume: Resume = False,
+    as_json: AsJson = False,
+    quiet: Quiet = False,
+) -> None:
+    """Choose heads by several scores, switch them off, and measure what that costs.
+
+    The dense model comes first; every set of heads is held against it on documents that chose
+    nothing, with an interval, beside random sets of the same size. No score is best on every
+    model: the table says which was on this one.
+
+    Writes DIR/prune.json and DIR/report.html beside the audit of --texts; each evaluated set is
+    kept at once.
+    """
+    demo = model == "demo"
+    own_texts = demo and texts is None and eval_texts is None
+    if not own_texts:
+        for flag, given, what in (
+            ("--texts", texts, "calibration"),
+            ("--eval", eval_texts, "held-out"),
+        ):
+            if given is None:
+                raise typer.BadParameter(
+                    f"say which {what} documents to read: {flag} FILE (only 'demo' brings its own)",
+                    param_hint=flag,
+                )
+    if out is None and not demo:
+        raise typer.BadParameter("say where to write: --out DIR", param_hint="--out")
+    options: dict[str, Any] = {
+        "scores": parse_names(scores, "--score"),
+        "sparsity": parse_shares(sparsity, "--sparsity"),
+        "scope": parse_names(scopes, "--scope", ("model", "layer")),
+        "operation": parse_names(operations, "--operation", ("zero", "mean")),
+        "random_seeds": random_seeds,
+        "leave_one_out_tokens": leave_one_out_tokens,
+        "sink": parse_sink(sink),
+        "queries": parse_queries(queries),
+        "max_length": max_length or (DEMO_MAX_LENGTH if demo else None),
+        "documents": documents,
+        "seed": seed,
+    }
+    folder = out or DEMO_OUT
+    silent = quiet or as_json
+    with plain_errors(), Progress("Steps", shown=not silent) as progress:
+        try:
+            sources = [None if p is None else locate_documents(p) for p in (texts, eval_texts)]
+            from sinkwise.studies.head_scores import score_named
+
+            for name in options["scores"]:
+                score_named(name)  # before the model is loaded
+            check_folder(folder, resume=resume, again=command_line(context, resume=True))
+            quiet_libraries()
+            note(f"Loading {model} ...", quiet=silent)
+            loaded = load(model, dtype, device, revision, trust_remote_code)
+            from sinkwise.runs.prune import prune_study
+
+            calibration, held_out = (
+                read_documents(source, None, kind=loaded.kind, model=model, flag=flag)
+                for source, flag in zip(sources, ("--texts", "--eval"), strict=True)
+            )
+            if own_texts:
+                calibration, held_out = (
+                    calibration[:DEMO_CALIBRATION],
+                    held_out[DEMO_CALIBRATION:],
+                )
+            found = prune_study(
+                loaded,
+                None,
+                calibration,
+                held_out,
+                **options,
+                out=folder,
+                resume=resume,
+                progress=progress,
+            )
+            page = _report(folder)
+        except KeyboardInterrupt:
+            note(
+                f"\nInterrupted; {progress.done} of {progress.total} steps are done. To go on:\n"
+                f"  {command_line(context, resume=True)}"
+            )
+            raise typer.Exit(130) from None
+    if as_json:
+        print_json(found.to_json())
+    elif not quiet:
+        typer.echo(_short_summary(found, folder, page))
+
+
+def _report(folder: Path) -> Path | None:
+    from sinkwise.runs.audit import open_audit
+
+    try:
+        return open_audit(folder).report(folder / "report.html")
+    except MissingExtraError as error:
+        note(f"No report was written: {error}\nThen: sinkwise report {folder}")
+        return None
+
+
+def _short_summary(found: PruneStudy, folder: Path, page: Path | None) -> str:
+    dense, best = found.dense_outcome["value"], found.best()
+    curves = found.curves()
+    lines = [f"dense {found.metric} {dense:.4g}; after switching heads off:"]
+    sizes = sorted(curves.sparsity.unique())
+    rows = []
+    for (operation, scope, score), group in curves.groupby(
+        ["operation", "scope", "score"], sort=False
+    ):
+        by_size = dict(zip(group.sparsity, group.value, strict=True))
+        cells = [f"{by_size[size]:.4g}" if size in by_size else "" for size in sizes]
+        rows.append((operation, scope, score, *cells))
+    lines.append(
+        text_table(("operation", "scope", "score", *(f"{100 * s:g} %" for s in sizes)), rows)
+    )
+    if best.score is not None:
+        lines.append(f"Least damage to this model: {best.score}")
+    lines += [f"Warning: {warning}" for warning in found.warnings()[:5]]
+    lines.append(f"Study:  {folder / 'prune.json'}")
+    if page is not None:
+        lines.append(f"Report: {page}")
+    return "\n".join(lines)
