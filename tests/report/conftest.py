@@ -10,6 +10,7 @@ import pytest
 import sinkwise as sw
 from sinkwise.studies.exchanged_pairs import closest_pairs, random_distances, sampled_pairs
 from sinkwise.studies.interchange import ExchangePoint, InterchangeStudy, Singles
+from sinkwise.studies.prune_study import PruneStudy
 
 HOSTILE = "<script>alert(1)</script>"
 
@@ -125,18 +126,115 @@ def invented_interchange(heads, *, measure="perplexity", documents=6, seed=0) ->
     return InterchangeStudy(heads, measure, records(0.0), tuple(points), singles)
 
 
+# how much worse than a random set a score's sets are, and whether it is a classical one
+PRUNING_SCORES = {
+    "joint_output_fisher": (0.3, "joint", False),
+    "joint_output": (0.32, "joint", False),
+    "relative_output_norm": (0.35, "single", True),
+    "michel": (0.45, "single", True),
+    "flattest": (3.0, "single", False),
+    "js_divergence/kept": (0.6, "pairs", True),
+    "content": (4.0, "pairs", True),
+    "random": (1.0, "random", False),
+}
+
+
+def invented_pruning(
+    heads,
+    *,
+    metric="perplexity",
+    documents=6,
+    seed=0,
+    sparsity=(0.1, 0.3),
+    scores=PRUNING_SCORES,
+    seeds=5,
+    title="heads of {}",
+) -> PruneStudy:
+    """Return a study in which a set's damage grows with its share, some scores worse than random.
+
+    The score ``content`` ruins the model in the last cell.
+    """
+    rng = np.random.default_rng(seed)
+    key = "loss" if metric == "perplexity" else "damage"
+    tokens = 200 + rng.integers(0, 50, documents)
+    base = 3.0 * tokens if key == "loss" else np.zeros(documents)
+
+    def records(damage):
+        added = damage * (tokens if key == "loss" else 1) * (1 + 0.1 * rng.normal(size=documents))
+        both = zip(base + added, tokens, strict=True)
+        return [{key: float(x), "tokens": int(n)} for x, n in both]
+
+    cells = list(product(("zero", "mean"), ("model", "layer"), sparsity))
+    points = []
+    for operation, scope, share in cells:
+        whole = 4 * share**2 * (1.0 if operation == "zero" else 0.6)
+        for name, (factor, kind, _) in scores.items():
+            for number in range(seeds) if kind == "random" else (None,):
+                spread = 1.0 if number is None else 0.7 + 0.6 * number / (seeds - 1)
+                found = records(factor * whole * spread)
+                if name == "content" and (operation, scope, share) == cells[-1]:
+                    found[0] = {key: None, "tokens": found[0]["tokens"]}
+                order = rng.permutation(len(heads))[: max(1, round(share * len(heads)))]
+                points.append(
+                    {
+                        "score": name,
+                        "scope": scope,
+                        "sparsity": share,
+                        "seed": number,
+                        "operation": operation,
+                        "removed": [[heads[i].layer, heads[i].index] for i in order],
+                        "documents": found,
+                        "top1_agreement": float(np.exp(-factor * whole)),
+                        "energy_ratio": 0.8 + 0.2 * factor,
+                        "constant_share": 0.4,
+                    }
+                )
+    protocol = {
+        "metric": metric,
+        "documents": documents,
+        "tokens": int(tokens.sum()),
+        "window": 256,
+        "stride": None,
+        "bos": False,
+        "dtype": "float32",
+    }
+    return PruneStudy.from_points(
+        dense={"metric": metric, "documents": records(0.0)},
+        points=points,
+        scores=[
+            {
+                "name": name,
+                "title": title.format(name),
+                "kind": kind,
+                "classical": classical,
+                "parameters": {},
+            }
+            for name, (_, kind, classical) in scores.items()
+        ],
+        card={"evaluation": protocol},
+        predicted={"verdict": "classical unsafe", "why": "heads differ in their sink mass"},
+        seed=0,
+        versions={"sinkwise": sw.__version__},
+    )
+
+
 @pytest.fixture(scope="session")
 def middling():
-    """Six layers of five heads over eight documents, with exchanged patterns beside them."""
+    """Six layers of five heads over eight documents, with both studies of the model beside."""
     audit = invented_audit((5,) * 6)
-    return audit.but(interchange=invented_interchange(audit.heads))
+    return audit.but(
+        interchange=invented_interchange(audit.heads), pruning=invented_pruning(audit.heads)
+    )
 
 
 @pytest.fixture(scope="session")
 def uneven():
     """Layers of different sizes."""
     audit = invented_audit((4, 2, 3), seed=1)
-    return audit.but(interchange=invented_interchange(audit.heads, measure="cosine"))
+    return audit.but(
+        interchange=invented_interchange(audit.heads, measure="cosine"),
+        pruning=invented_pruning(audit.heads, metric="cosine"),
+    )
 
 
 @pytest.fixture(scope="session")

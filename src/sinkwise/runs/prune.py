@@ -153,7 +153,7 @@ def prune_study(
             f"random_seeds={random_seeds} arrived, expected at least {FEWEST_SEEDS}: a band of "
             "fewer random sets says nothing"
         )
-    _check_texts(texts, eval_texts, documents)
+    texts, eval_texts = _checked_texts(texts, eval_texts, documents)
     folder = None if out is None else Path(out)
     from sinkwise.surgery.evaluation import Evaluation
 
@@ -170,14 +170,14 @@ def prune_study(
 
     projections = output_projections(model)
     tasks = list(plans.tasks(chosen, random_seeds, seed))
-    n_texts = len(list(texts or ())[:documents])
+    n_texts = len(texts[:documents])
     steps = _Steps(
         calibration_steps(chosen, n_texts, len(heads_of(projections))) + len(tasks), progress
     )
     calibration = calibrate(
         model,
         processor,
-        texts or (),
+        texts,
         chosen,
         audit_options=audit_options,
         leave_one_out_tokens=leave_one_out_tokens,
@@ -186,7 +186,7 @@ def prune_study(
         progress=steps.advance,
     )
     evaluation = Evaluation(
-        model, processor, eval_texts or (), max_length=max_length, documents=documents
+        model, processor, eval_texts, max_length=max_length, documents=documents
     )
     protocol = jsonable(
         {
@@ -371,14 +371,18 @@ def _listed(name: str, value: Any) -> tuple[Any, ...]:
     return tuple(dict.fromkeys(found))
 
 
-def _check_texts(texts: Any, eval_texts: Any, documents: int | None) -> None:
+def _checked_texts(
+    texts: Any, eval_texts: Any, documents: int | None
+) -> tuple[list[Any], list[Any]]:
     if texts is None or eval_texts is None:
         raise RowError(
             "give calibration texts and held-out texts: sinkwise.prune_study(model, tokenizer, "
             "texts, eval_texts)"
         )
-    if documents_digest(list(texts)[:documents]) == documents_digest(list(eval_texts)[:documents]):
+    texts, eval_texts = list(texts), list(eval_texts)
+    if documents_digest(texts[:documents]) == documents_digest(eval_texts[:documents]):
         raise RowError(
             "the held-out texts are the calibration texts: what chose the heads can't prove "
             "anything. Give other texts (--eval)"
         )
+    return texts, eval_texts
