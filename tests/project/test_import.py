@@ -98,6 +98,7 @@ def test_nothing_is_changed():
 def test_every_public_name_leaves_pytorch_and_transformers_as_they_were():
     pytest.importorskip("transformers")
     more = """
+    import sklearn  # sets KMP_* variables of OpenMP itself, as it is imported
     import torch
     from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS
     from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
