@@ -14,7 +14,10 @@ from sinkwise.errors import RowError
 from sinkwise.studies.document_damage import Documents
 from sinkwise.studies.prune_intervals import finite_damage_sums, jackknife, pooled_and_without
 
-__all__ = ["Cell", "Damages"]
+__all__ = ["PLACES", "Cell", "Damages"]
+
+PLACES = {"model": "anywhere", "layer": "of each layer"}
+"""Scopes in words."""
 
 
 class Cell(NamedTuple):
@@ -43,7 +46,7 @@ class Cell(NamedTuple):
         >>> Cell("zero", "model", 0.1).words
         '10 % anywhere, zero'
         """
-        place = {"model": "anywhere", "layer": "of each layer"}.get(self.scope, self.scope)
+        place = PLACES.get(self.scope, self.scope)
         return f"{100 * self.sparsity:.4g} % {place}, {self.operation}"
 
 

@@ -7,9 +7,9 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 import pandas as pd
 
-from sinkwise.studies.prune_cells import Cell
+from sinkwise.studies.prune_cells import PLACES
 
-__all__ = ["BAND_COLUMNS", "band_warnings", "random_band", "side_of_band"]
+__all__ = ["BAND_COLUMNS", "band_warnings", "cells_words", "random_band", "side_of_band"]
 
 CELL = ["operation", "scope", "sparsity"]
 
@@ -87,10 +87,10 @@ def band_warnings(curves: pd.DataFrame, titles: Mapping[str, str]) -> Iterator[s
 
     Examples
     --------
-    >>> curves = pd.DataFrame({"score": ["content"], "operation": ["zero"], "scope": ["model"],
-    ...                        "sparsity": [0.1], "against_random": ["inside"]})
+    >>> curves = pd.DataFrame({"score": "content", "operation": "zero", "scope": "model",
+    ...                        "sparsity": [0.1, 0.2], "against_random": ["below", "inside"]})
     >>> list(band_warnings(curves, {"content": "closest pairs"}))
-    ['content (closest pairs): no better than some random set in 1 of 1 cell: 10 % anywhere, zero']
+    ['content (closest pairs): no better than some random set in 1 of 2 cells: 20 % anywhere, zero']
     """
     for score, group in curves.groupby("score", sort=False):
         judged = group[group.against_random != ""]
@@ -99,11 +99,25 @@ def band_warnings(curves: pd.DataFrame, titles: Mapping[str, str]) -> Iterator[s
             continue
         above = int((poor.against_random == "above").sum())
         worse = f" (worse than every random set in {above})" if above else ""
-        words = "; ".join(
-            Cell(row.operation, row.scope, row.sparsity).words for row in poor.itertuples()
-        )
-        noun = "cell" if len(judged) == 1 else "cells"
+        where = f"{len(poor)} of {len(judged)} cells{worse}: {cells_words(poor)}"
+        if len(poor) == len(judged):
+            where = (f"all {len(judged)} cells" if len(judged) > 1 else "the only cell") + worse
         yield (
-            f"{score} ({titles.get(str(score), score)}): no better than some random set in "
-            f"{len(poor)} of {len(judged)} {noun}{worse}: {words}"
+            f"{score} ({titles.get(str(score), score)}): no better than some random set in {where}"
         )
+
+
+def cells_words(cells: pd.DataFrame) -> str:
+    """Return cells in words, those of one operation and scope together.
+
+    Examples
+    --------
+    >>> cells_words(pd.DataFrame({"operation": "zero", "scope": "layer", "sparsity": [0.1, 0.2]}))
+    '10 and 20 % of each layer, zero'
+    """
+    found = []
+    for (operation, scope), group in cells.groupby(["operation", "scope"], sort=False):
+        shares = [f"{100 * share:.4g}" for share in group.sparsity]
+        listed = " and ".join([", ".join(shares[:-1]), shares[-1]] if shares[1:] else shares)
+        found.append(f"{listed} % {PLACES.get(scope, scope)}, {operation}")
+    return "; ".join(found)

@@ -35,6 +35,13 @@ from sinkwise.studies.jsonable import jsonable
 from sinkwise.studies.prune_best import BestScore, best_score
 from sinkwise.studies.prune_cells import Damages
 from sinkwise.studies.prune_classical import AgainstClassical, against_classical
+from sinkwise.studies.prune_columns import (
+    CURVE_COLUMNS,
+    MEASURED,
+    PAIRED_COLUMNS,
+    POINT_COLUMNS,
+    point_record,
+)
 from sinkwise.studies.prune_intervals import outcome
 from sinkwise.studies.prune_random import CELL, band_warnings, random_band, side_of_band
 from sinkwise.studies.prune_regime import what_happened
@@ -45,57 +52,7 @@ SCHEMA = "sinkwise.prune/1"
 DEFAULT = "joint_output_fisher"
 """The score that is held against the classical ones where none is named."""
 
-POINT_COLUMNS = (
-    "score",
-    "kind",
-    "classical",
-    "operation",
-    "scope",
-    "sparsity",
-    "seed",
-    "heads",
-    "removed",
-    "value",
-    "low",
-    "high",
-    "damage",
-    "damage_low",
-    "damage_high",
-    "top1_agreement",
-    "kl",
-    "energy_ratio",
-    "constant_share",
-    "note",
-)
-"""Columns of :attr:`PruneStudy.points`."""
-
-CURVE_COLUMNS = (
-    "score",
-    "kind",
-    "classical",
-    "operation",
-    "scope",
-    "sparsity",
-    "heads",
-    "value",
-    "low",
-    "high",
-    "damage",
-    "damage_low",
-    "damage_high",
-    "random_least",
-    "random_median",
-    "random_most",
-    "against_random",
-)
-"""Columns of :meth:`PruneStudy.curves`."""
-
-PAIRED_COLUMNS = ("operation", "scope", "sparsity", "first", "second", "difference", "low", "high")
-"""Columns of :meth:`PruneStudy.paired`."""
-
 _RANDOM = "random"
-_POINT_KEYS = ("score", "scope", "sparsity", "seed", "operation", "removed", "documents")
-_MEASURED = ("top1_agreement", "kl", "energy_ratio", "constant_share")
 
 
 @dataclass(frozen=True)
@@ -199,7 +156,7 @@ class PruneStudy:
             not finite.
         """
         known = tuple(jsonable(list(scores)))
-        records = tuple(_record(point) for point in points)
+        records = tuple(point_record(point) for point in points)
         documents = jsonable(list(dense["documents"]))
         study = cls(
             str(dense["metric"]),
@@ -425,7 +382,7 @@ class PruneStudy:
             row |= {"heads": len(record["removed"]), "removed": record["removed"]}
             row |= {f"damage_{end}": found["damage"][end] for end in ("low", "high")}
             row["damage"] = found["damage"]["value"]
-            row |= {name: _number(point[name]) for name in _MEASURED}
+            row |= {name: _number(point[name]) for name in MEASURED}
             rows.append(row)
         table = pd.DataFrame(rows, columns=POINT_COLUMNS)
         table["seed"] = pd.Series([record["seed"] for record in self.records], dtype=object)
@@ -484,16 +441,6 @@ class PruneStudy:
                 raise RowError(f"the point {key} arrived twice")
             seen.add(key)
         _ = self.damages  # refuses points measured on other documents
-
-
-def _record(point: Mapping[str, Any]) -> dict[str, Any]:
-    missing = [key for key in _POINT_KEYS if key not in point]
-    if missing:
-        raise RowError(f"a point lacks {', '.join(missing)}; it holds {', '.join(point)}")
-    found: dict[str, Any] = jsonable(
-        {key: point[key] for key in _POINT_KEYS} | {key: point.get(key) for key in _MEASURED}
-    )
-    return found
 
 
 def _number(value: Any) -> float:

@@ -32,8 +32,8 @@ _MARKED = {
 """Scores that every figure sets apart; the best score too, where it is none of them."""
 
 _FAINT = "rgba(138, 143, 152, 0.55)"
-_REACH = 1.3
-"""How far above the random band a figure reaches, as a factor of what the band adds to the rest."""
+_DECADES = 3
+"""How far below the largest damage a figure reaches at most, in powers of ten."""
 
 
 def highlighted(study: PruneStudy) -> dict[str, tuple[str, str]]:
@@ -45,11 +45,11 @@ def highlighted(study: PruneStudy) -> dict[str, tuple[str, str]]:
 
 
 def removal_curves(study: PruneStudy, operation: str, scope: str) -> go.Figure:
-    """Return the value over the share of heads that are gone, one line a score.
+    """Return the damage over the share of heads that are gone, one line a score.
 
-    A few scores are coloured, the others thin and grey with their names under the pointer.  The
-    band holds all random sets, with their median; the dotted line is the dense model, where it
-    has a value of its own.
+    On a logarithmic axis, so that a score that ruins the model hides no other.  A few scores are
+    coloured, the others thin and grey with their names under the pointer.  The band holds all
+    random sets, with their median.
 
     Raises
     ------
@@ -66,26 +66,26 @@ def removal_curves(study: PruneStudy, operation: str, scope: str) -> go.Figure:
     figure = new_figure(
         height=430,
         xaxis={"title": {"text": "heads gone (%)"}},
-        yaxis={"title": {"text": MEASURES[study.metric]}, "type": "log"},
+        yaxis={"title": {"text": _axis_title(study)}, "type": "log"},
+        legend={"entrywidth": 128},
     )
+    low, high = shown_range(study, operation, scope)
     if len(band):
-        _add_band(go, figure, band)
+        _add_band(go, figure, band, low, high)
     marked = highlighted(study)
     others = [name for name in curves.score.unique() if name not in marked]
     for name in others:
-        look = {"color": _FAINT, "width": 1}
         _add_curve(
             go,
             figure,
             study,
             curves[curves.score == name],
             name="other scores",
-            line=look,
+            line={"color": _FAINT, "width": 1},
             marker={"size": 4, "color": _FAINT},
             legendgroup="others",
             showlegend=name == others[0],
         )
-    best = study.best().score
     for name, (colour, symbol) in reversed(marked.items()):
         rows = curves[curves.score == name]
         if len(rows):
@@ -94,37 +94,32 @@ def removal_curves(study: PruneStudy, operation: str, scope: str) -> go.Figure:
                 figure,
                 study,
                 rows,
-                name=label(short_title(name)) + (" (best here)" if name == best else ""),
+                name=label(short_title(name)),
                 line={"color": COLOURS[colour], "width": 2.5},
                 marker={"size": 9, "symbol": symbol, "color": COLOURS[colour]},
                 legendrank=list(marked).index(name),
             )
-    dense = study.dense_outcome["value"]
-    if dense > 0:
-        figure.add_hline(y=dense, line={"dash": "dot", "color": COLOURS["grey"], "width": 1})
-        figure.add_annotation(
-            x=1, xref="paper", y=np.log10(dense), text="dense", showarrow=False, yanchor="top"
-        )
-    _set_axes(figure, study, operation, scope)
+    points = study.points
+    points = points[(points.operation == operation) & (points.scope == scope)]
+    shares = sorted(100 * points.sparsity.unique())
+    figure.update_xaxes(tickvals=shares, ticktext=[f"{share:.4g}" for share in shares])
+    ticks = log_ticks(low, high)
+    figure.update_yaxes(
+        range=[float(np.log10(low)), float(np.log10(high))],
+        tickvals=ticks,
+        ticktext=[_tick(study, tick) for tick in ticks],
+    )
     return figure
 
 
 def shown_range(study: PruneStudy, operation: str, scope: str) -> tuple[float, float]:
-    """Return the values that a figure shows: all, or up to a little above the random band.
-
-    One score may ruin the model where the others do next to nothing; drawn whole, its line would
-    press all others onto one.
-    """
+    """Return the damages that a figure shows: the positive ones, over three decades at most."""
     points = study.points
     points = points[(points.operation == operation) & (points.scope == scope)]
-    values = points.value[np.isfinite(points.value) & (points.value > 0)]
-    dense = study.dense_outcome["value"]
-    low = float(min([*values, dense] if dense > 0 else values, default=1.0))
-    most = float(max(values, default=2.0))
-    drawn = values[points.kind == "random"]
-    if not len(drawn):
-        return 0.97 * low, 1.05 * most
-    return 0.97 * low, min(1.05 * most, low * (float(drawn.max()) / low) ** _REACH)
+    damage = points.damage[np.isfinite(points.damage) & (points.damage > 0)]
+    high = float(max(damage, default=1.0))
+    low = max(float(min(damage, default=0.1)), high / 10**_DECADES)
+    return 0.85 * low, 1.15 * high
 
 
 def removal_of(audit: Audit) -> PruneStudy:
@@ -144,18 +139,20 @@ def removal_of(audit: Audit) -> PruneStudy:
     return study
 
 
-def _add_band(go: Any, figure: go.Figure, band: pd.DataFrame) -> None:
+def _add_band(go: Any, figure: go.Figure, band: pd.DataFrame, low: float, high: float) -> None:
     share = 100 * band.sparsity.to_numpy(dtype=np.float64)
-    finite = np.where(np.isfinite(band.value_most), band.value_most, 1e30)
+    # a logarithmic axis has no place for what is not positive, and a fill none for what is infinite
+    most, least = (band[name].clip(low / 10, high * 10) for name in ("most", "least"))
     figure.add_trace(
         go.Scatter(
             x=[*share, *share[::-1]],
-            y=[*finite, *band.value_least[::-1]],
+            y=[*most, *least[::-1]],
             fill="toself",
-            fillcolor="rgba(138, 143, 152, 0.18)",
+            fillcolor="rgba(138, 143, 152, 0.28)",
             line={"width": 0},
             mode="lines",
             name="random sets",
+            legendgroup="random",
             legendrank=2000,
             hoverinfo="skip",
         )
@@ -163,14 +160,15 @@ def _add_band(go: Any, figure: go.Figure, band: pd.DataFrame) -> None:
     figure.add_trace(
         go.Scatter(
             x=share,
-            y=band.value_median,
+            y=_drawable(band["median"]),
             mode="lines+markers",
             line={"width": 1.5, "color": COLOURS["grey"], "dash": "dash"},
             marker={"size": 5, "color": COLOURS["grey"]},
-            name="their median",
-            legendrank=2001,
+            name="median of random",
+            legendgroup="random",
+            showlegend=False,
             text=[
-                f"random, {row.seeds} seeds<br>{interval(row.value_median, np.nan, np.nan)}, from "
+                f"random sets, {row.seeds} seeds<br>median {row.value_median:.4g}, from "
                 f"{row.value_least:.4g} to {row.value_most:.4g}"
                 for row in band.itertuples()
             ],
@@ -186,11 +184,11 @@ def _add_curve(
     figure.add_trace(
         go.Scatter(
             x=100 * rows.sparsity,
-            y=rows.value.where(np.isfinite(rows.value)),
+            y=_drawable(rows.damage),
             mode="lines+markers",
             text=[
                 f"{label(row.score)}<br>{label(study.title(row.score))}<br>{row.heads} heads gone"
-                f"<br>{interval(row.value, row.low, row.high)}<br>"
+                f"<br>{study.metric} {interval(row.value, row.low, row.high)}<br>"
                 f"damage {interval(row.damage, row.damage_low, row.damage_high)}"
                 for row in rows.itertuples()
             ],
@@ -200,18 +198,21 @@ def _add_curve(
     )
 
 
-def _set_axes(figure: go.Figure, study: PruneStudy, operation: str, scope: str) -> None:
-    points = study.points
-    points = points[(points.operation == operation) & (points.scope == scope)]
-    shares = sorted(100 * points.sparsity.unique())
-    figure.update_xaxes(tickvals=shares, ticktext=[f"{share:.4g}" for share in shares])
-    low, high = shown_range(study, operation, scope)
-    shown = log_ticks(low, high)
-    figure.update_yaxes(
-        range=[float(np.log10(low)), float(np.log10(high))],
-        tickvals=shown,
-        ticktext=[f"{tick:g}" for tick in shown],
-    )
+def _drawable(damage: pd.Series) -> pd.Series:
+    return damage.where(np.isfinite(damage) & (damage > 0))
+
+
+def _axis_title(study: PruneStudy) -> str:
+    return "damage, nat (perplexity)" if study.metric == "perplexity" else MEASURES[study.metric]
+
+
+def _tick(study: PruneStudy, damage: float) -> str:
+    """A damage, and the perplexity that it makes of the dense model's."""
+    if study.metric != "perplexity":
+        return f"{damage:g}"
+    with np.errstate(over="ignore"):
+        value = study.dense_outcome["value"] * np.exp(damage)
+    return f"{damage:g} ({value:.1f})" if value < 100 else f"{damage:g} ({value:,.0f})"
 
 
 def _curves(operation: str, scope: str) -> Callable[[Audit], Any]:

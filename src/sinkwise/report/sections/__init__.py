@@ -24,6 +24,7 @@ ORDER = (
     "channels",
     "bands",
     "taxonomy",
+    "removal",
     "interchange",
     "head_maps",
     "position",

@@ -37,6 +37,7 @@ _OPERATIONS = {
 }
 _SCOPES = {"model": "anywhere in the model", "layer": "the same number from each layer"}
 _OPEN_WARNINGS = 4
+_MOST_NAMED = 6
 
 
 def section(audit: Audit) -> Section | None:
@@ -64,12 +65,6 @@ def _content(study: PruneStudy) -> Iterator[Block]:
     yield from _warnings(study)
     yield Figures(tuple(_figures(study)), columns=2)
     yield _best_table(study)
-    yield Paragraph(
-        "Damage is the rise in log-perplexity over the dense model, nats a token"
-        if study.metric == "perplexity"
-        else f"Damage is the {MEASURES[study.metric]}",
-        "aside",
-    )
     against = _against(study)
     if against is not None:
         yield _classical_table(study, against)
@@ -155,23 +150,32 @@ def _figures(study: PruneStudy) -> Iterator[Figure]:
             f"removal-{operation}-{scope}",
             removal_curves(study, operation, scope),
             f"{_OPERATIONS[operation].capitalize()}, {_SCOPES[scope]}.",
-            f"{MEASURES[study.metric].capitalize()} over the share of heads that are gone, on a "
-            "logarithmic scale. The band holds all random sets." + _cut(study, operation, scope),
+            f"{_damage_words(study)} over the share of heads that are gone, on a logarithmic "
+            "scale. The grey area holds all random sets, the dashed line is their median."
+            + _left_out(study, operation, scope),
         )
 
 
-def _cut(study: PruneStudy, operation: str, scope: str) -> str:
-    """Say which of the coloured lines leave the figure, and where they go."""
+def _left_out(study: PruneStudy, operation: str, scope: str) -> str:
+    """Say which scores leave the figure: too little damage for its scale, or a ruined model."""
     curves = study.curves()
     curves = curves[(curves.operation == operation) & (curves.scope == scope)]
-    above = curves[curves.value > shown_range(study, operation, scope)[1]]
-    gone = [
-        f"{short_title(name)} to {_value(rows.value.max())}"
-        for name, rows in above.groupby("score", sort=False)
-    ]
-    if len(gone) > 6:
-        gone = [*gone[:5], f"{len(gone) - 5} more"]
-    return f" Above the figure: {', '.join(gone)}." if gone else ""
+    faint = curves[curves.damage < shown_range(study, operation, scope)[0]]
+    words = ""
+    for what, rows in (("Below the figure", faint), ("Ruined", curves[np.isinf(curves.damage)])):
+        gone = [
+            f"{short_title(row.score)} at {percent(row.sparsity)}"
+            for row in rows.head(_MOST_NAMED).itertuples()
+        ]
+        more = f" and {len(rows) - len(gone)} more" if len(rows) > len(gone) else ""
+        words += f" {what}: {', '.join(gone)}{more}." if gone else ""
+    return words
+
+
+def _damage_words(study: PruneStudy) -> str:
+    if study.metric == "perplexity":
+        return "Damage, the rise in log-perplexity over the dense model,"
+    return MEASURES[study.metric].capitalize()
 
 
 def _best_table(study: PruneStudy) -> Table:
