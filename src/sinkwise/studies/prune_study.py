@@ -385,6 +385,8 @@ class PruneStudy:
             row |= {name: _number(point[name]) for name in MEASURED}
             rows.append(row)
         table = pd.DataFrame(rows, columns=POINT_COLUMNS)
+        numbers = ["value", "low", "high", "damage", "damage_low", "damage_high", *MEASURED]
+        table = table.astype(dict.fromkeys(numbers, np.float64))  # where there is no point too
         table["seed"] = pd.Series([record["seed"] for record in self.records], dtype=object)
         return table
 
