@@ -139,6 +139,9 @@ PRUNING_SCORES = {
 }
 
 
+PREDICTED = {"verdict": "classical unsafe", "why": "heads differ in their sink mass"}
+
+
 def invented_pruning(
     heads,
     *,
@@ -149,6 +152,7 @@ def invented_pruning(
     scores=PRUNING_SCORES,
     seeds=5,
     title="heads of {}",
+    predicted=PREDICTED,
 ) -> PruneStudy:
     """Return a study in which a set's damage grows with its share, some scores worse than random.
 
@@ -212,7 +216,7 @@ def invented_pruning(
             for name, (_, kind, classical) in scores.items()
         ],
         card={"evaluation": protocol},
-        predicted={"verdict": "classical unsafe", "why": "heads differ in their sink mass"},
+        predicted=predicted,
         seed=0,
         versions={"sinkwise": sw.__version__},
     )
@@ -261,7 +265,13 @@ def hostile():
     summary["regime"] = summary["regime"] | {"why": HOSTILE}
     reversals = audit.reversals().assign(note=HOSTILE)
     named = audit.renamed([f"{HOSTILE}{i}" for i in range(4)])
-    return named.but(card=card, summary=summary, reversals=reversals)
+    pruning = invented_pruning(
+        audit.heads,
+        scores={HOSTILE: (0.2, "joint", False), **PRUNING_SCORES},
+        title=HOSTILE + "{}",
+        predicted={"verdict": HOSTILE, "why": HOSTILE},
+    )
+    return named.but(card=card, summary=summary, reversals=reversals, pruning=pruning)
 
 
 @pytest.fixture(scope="session")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 from itertools import product
 
 import numpy as np
@@ -691,6 +692,18 @@ def test_a_study_without_points_says_nothing_and_can_be_kept():
     assert len(empty.points) == len(empty.curves()) == len(empty.random_band()) == 0
     assert empty.best().score is None
     assert empty == PruneStudy.from_json(empty.to_json())
+
+
+def test_a_cell_without_a_usable_model_has_no_name_beside_cells_that_have_one():
+    found = study(
+        point("michel", (1, 2, 3)),
+        point("michel", (None, 2, 3), scope="layer"),
+        point("joint_output", (1, 2, 3), scope="layer"),
+        point("joint_output", (None, 2, 3)),
+    )
+    ruined = replace(found, records=tuple(r for r in found.records if r["score"] == "michel"))
+    assert ruined.best().cells.score.tolist() == ["michel", None]
+    assert found.against_classical("joint_output").cells.classical.tolist() == ["michel", None]
 
 
 def test_tables_are_the_readers_own():

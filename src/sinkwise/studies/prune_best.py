@@ -173,7 +173,9 @@ def _cells(damages: Damages, names: Sequence[str], places: Sequence[int]) -> pd.
                 alike.append(names[i])
         low, high = (end[places[best], number] for end in damages.interval[1:])
         rows.append((*cell, names[best], value[best], low, high, tuple(alike), ""))
-    return pd.DataFrame(rows, columns=BEST_COLUMNS)
+    table = pd.DataFrame(rows, columns=BEST_COLUMNS)
+    table["score"] = pd.Series([row[3] for row in rows], dtype=object)  # None stays None
+    return table
 
 
 def _ranking(

@@ -141,6 +141,7 @@ def against_classical(damages: Damages, score: str, classical: Sequence[str]) ->
         named = (None, np.nan) if best is None else (damages.scores[best], value[best])
         rows.append((*cell, value[own], *named, ratio, low, high, note))
     table = pd.DataFrame(rows, columns=AGAINST_COLUMNS)
+    table["classical"] = pd.Series([row[4] for row in rows], dtype=object)  # None stays None
     mean = np.array([np.nan] * 3)
     if logs:
         found = jackknife(float(np.mean(logs)), np.mean(logs_without, axis=0), damages.level)

@@ -53,6 +53,8 @@ DEFAULT = "joint_output_fisher"
 """The score that is held against the classical ones where none is named."""
 
 _RANDOM = "random"
+_NUMBERS = ("value", "low", "high", "damage", "damage_low", "damage_high")
+"""Columns of numbers in a table without rows too."""
 
 
 @dataclass(frozen=True)
@@ -385,8 +387,7 @@ class PruneStudy:
             row |= {name: _number(point[name]) for name in MEASURED}
             rows.append(row)
         table = pd.DataFrame(rows, columns=POINT_COLUMNS)
-        numbers = ["value", "low", "high", "damage", "damage_low", "damage_high", *MEASURED]
-        table = table.astype(dict.fromkeys(numbers, np.float64))  # where there is no point too
+        table = table.astype(dict.fromkeys([*_NUMBERS, *MEASURED], np.float64))
         table["seed"] = pd.Series([record["seed"] for record in self.records], dtype=object)
         return table
 
@@ -403,7 +404,8 @@ class PruneStudy:
             band = {"random_least": least, "random_median": median, "random_most": most}
             side = side_of_band(record["damage"], least, most)
             rows.append(record | band | {"against_random": side})
-        return pd.DataFrame(rows, columns=CURVE_COLUMNS)
+        table = pd.DataFrame(rows, columns=CURVE_COLUMNS)
+        return table.astype(dict.fromkeys(_NUMBERS, np.float64))
 
     def _outcome(self, documents: Documents) -> dict[str, Any]:
         return outcome(documents, self.dense, self.metric, level=self.level)

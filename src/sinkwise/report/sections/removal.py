@@ -219,9 +219,9 @@ def _classical_table(study: PruneStudy, against: AgainstClassical) -> Table:
         against.cells.to_dict("records"),
         {
             "cell": _cell_words,
-            "damage": lambda r: number(r["damage"]),
+            "damage": lambda r: number(r["damage"], 4),
             "best classical": lambda r: str(r["classical"] or "none"),
-            "its damage": lambda r: number(r["classical_damage"]),
+            "its damage": lambda r: number(r["classical_damage"], 4),
             "ratio": lambda r: _ratio(r["ratio"], r["low"], r["high"]),
             "note": lambda r: str(r["note"]),
         },
@@ -265,8 +265,8 @@ def _regime(study: PruneStudy) -> Iterator[Block]:
                 {
                     "classical": lambda r: str(r["classical"]),
                     "cell": _cell_words,
-                    "its damage": lambda r: number(r["classical_damage"]),
-                    "content's damage": lambda r: number(r["content_damage"]),
+                    "its damage": lambda r: number(r["classical_damage"], 4),
+                    "content's damage": lambda r: number(r["content_damage"], 4),
                     "difference": lambda r: interval(r["difference"], r["low"], r["high"]),
                     "less damage": lambda r: str(r["less_damage"] or "not told apart"),
                 },
