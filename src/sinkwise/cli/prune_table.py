@@ -57,7 +57,8 @@ def _lines(study: PruneStudy) -> Iterator[str]:
     else:
         alike = _first(best.not_told_apart, 4)
         yield (
-            f"Least damage to this model over {len(best.cells_used)} cells: {best.score}"
+            f"Least damage to this model over {len(best.cells_used)} of "
+            f"{len(study.damages.cells)} cells: {best.score}"
             + (f"; not told apart: {alike}" if alike else "")
         )
     yield from _default(study)

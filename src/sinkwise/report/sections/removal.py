@@ -119,7 +119,7 @@ def _verdicts(study: PruneStudy) -> Iterator[str]:
         alike = ", ".join(best.not_told_apart)
         yield (
             f"For this model {best.score} ({study.title(best.score)}) did the least damage in "
-            f"geometric mean over {count_of(len(best.cells_used), 'cell')}. "
+            f"geometric mean over {len(best.cells_used)} of {len(study.damages.cells)} cells. "
             + (f"Not told apart from it: {alike}." if alike else "Every other score did more.")
             + (f" {best.note[:1].upper()}{best.note[1:]}." if best.note else "")
         )
