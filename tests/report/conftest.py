@@ -189,7 +189,7 @@ def invented_pruning(
                         "removed": [[heads[i].layer, heads[i].index] for i in order],
                         "documents": found,
                         "top1_agreement": float(np.exp(-factor * whole)),
-                        "energy_ratio": 0.8 + 0.2 * factor,
+                        "energy_ratio": 0.8 + 0.2 * factor + 0.1 * (number or 0),
                         "constant_share": 0.4,
                     }
                 )
