@@ -36,7 +36,6 @@ from sinkwise.cli.output import (
     print_json,
     quiet_libraries,
 )
-from sinkwise.cli.tables import text_table
 from sinkwise.errors import MissingExtraError
 
 if TYPE_CHECKING:
@@ -207,24 +206,9 @@ def _report(folder: Path) -> Path | None:
 
 
 def _short_summary(found: PruneStudy, folder: Path, page: Path | None) -> str:
-    dense, best = found.dense_outcome["value"], found.best()
-    curves = found.curves()
-    lines = [f"dense {found.metric} {dense:.4g}; after switching heads off:"]
-    sizes = sorted(curves.sparsity.unique())
-    rows = []
-    for (operation, scope, score), group in curves.groupby(
-        ["operation", "scope", "score"], sort=False
-    ):
-        by_size = dict(zip(group.sparsity, group.value, strict=True))
-        cells = [f"{by_size[size]:.4g}" if size in by_size else "" for size in sizes]
-        rows.append((operation, scope, score, *cells))
-    lines.append(
-        text_table(("operation", "scope", "score", *(f"{100 * s:g} %" for s in sizes)), rows)
-    )
-    if best.score is not None:
-        lines.append(f"Least damage to this model: {best.score}")
-    lines += [f"Warning: {warning}" for warning in found.warnings()[:5]]
-    lines.append(f"Study:  {folder / 'prune.json'}")
+    from sinkwise.cli.prune_table import summary_table
+
+    lines = [summary_table(found), f"Study:  {folder / 'prune.json'}"]
     if page is not None:
         lines.append(f"Report: {page}")
     return "\n".join(lines)
