@@ -14,6 +14,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from sinkwise.capture.forward import evaluating
 from sinkwise.errors import CaptureError, InputTypeError, MissingExtraError
 
 if TYPE_CHECKING:
@@ -159,17 +160,9 @@ def listening(model: torch.nn.Module, listener: Listener) -> Iterator[torch.nn.M
 
     with ExitStack() as undo:
         undo.enter_context(torch.no_grad())
-        _enter_evaluation(model, undo)
+        undo.enter_context(evaluating(model))
         _switch_configs(model, listener, undo)
         yield model
-
-
-def _enter_evaluation(model: torch.nn.Module, undo: ExitStack) -> None:
-    """Turn dropout off; each module gets back its own mode, which need not be its parent's."""
-    for module in model.modules():
-        if module.training:
-            undo.callback(setattr, module, "training", True)
-            module.training = False
 
 
 def _switch_configs(model: torch.nn.Module, listener: Listener, undo: ExitStack) -> None:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from sinkwise.capture.documents import Batch, ImageDocuments, open_documents
+from sinkwise.capture.forward import model_inputs
 from sinkwise.capture.interface import (
     listening,
     loaded_implementations,
@@ -299,13 +300,7 @@ class ModelRows:
 
     def _forward(self, batch: Batch, recorder: LayoutRecorder | RowRecorder) -> None:
         model = self._model
-        device = model.device
-        inputs = {name: tensor.to(device) for name, tensor in batch.inputs.items()}
-        if "pixel_values" in inputs:
-            inputs["pixel_values"] = inputs["pixel_values"].to(model.dtype)
-        parameters = inspect.signature(model.forward).parameters
-        if "use_cache" in parameters:
-            inputs["use_cache"] = False
+        inputs = model_inputs(model, batch)
         # a config that asks for outputs would make the model install hooks of its own
         for name in ("output_attentions", "output_hidden_states"):
             if getattr(model.config, name, False):

@@ -8,7 +8,6 @@ Each is written whole, so an interrupted calibration goes on with what is there.
 
 from __future__ import annotations
 
-import zipfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -17,10 +16,9 @@ from typing import Any
 import numpy as np
 
 from sinkwise.accumulate.head_outputs import GateGradients, HeadOutputs
-from sinkwise.errors import RunError
 from sinkwise.rowdata import HeadId, RowSource
+from sinkwise.runs.array_file import read_arrays, write_arrays
 from sinkwise.runs.audit import audit
-from sinkwise.runs.files import write_whole
 from sinkwise.runs.pattern_distances import pattern_distances
 from sinkwise.studies.audit import Audit
 from sinkwise.studies.head_scores import Evidence, Score, distances_of
@@ -169,18 +167,8 @@ class _KeptArrays:
             return compute()
         path = self._folder / "calibration" / f"{name}.npz"
         if not path.exists():
-            found = compute()
-            write_whole(
-                path, lambda file: np.savez_compressed(file, allow_pickle=False, **dict(found))
-            )
-        try:
-            with np.load(path, allow_pickle=False) as archive:
-                return {key: archive[key] for key in archive.files}
-        except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
-            raise RunError(
-                f"{path} is damaged ({error}): remove it and go on with resume=True (--resume); "
-                "it is measured anew"
-            ) from error
+            write_arrays(path, compute())
+        return read_arrays(path)
 
 
 def _packed(outputs: HeadOutputs) -> dict[str, np.ndarray]:

@@ -7,8 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from sinkwise.runs.model_source import documents_digest
-from sinkwise.runs.point_store import PointStore
+from sinkwise.runs.point_store import PointStore, evaluation_protocol, kept_results
 from sinkwise.studies.audit import Audit
 from sinkwise.studies.exchange_records import ExchangePoint
 from sinkwise.studies.exchanged_pairs import Pair
@@ -57,11 +56,7 @@ class Exchanges:
         self.measure = self._evaluation.metric
         self.dense = [result.record() for result in self._evaluation.dense]
         self.card = self._evaluation.card()
-        protocol = {
-            **self.card,
-            "documents_sha256": documents_digest(eval_texts),
-            "weights_fingerprint": calibration.card().get("weights_fingerprint"),
-        }
+        protocol = evaluation_protocol(self.card, eval_texts, calibration.card())
         points = None if folder is None else folder / "points" / "interchange"
         self._store = PointStore(points, protocol)
 
@@ -87,14 +82,7 @@ class Exchanges:
             from sinkwise.surgery.interchange import exchanging
 
             with exchanging(self._model, self._order, lent, mode=mode, **kept):
-                results = self._evaluation.measure()
-            same = [result.agreement for result in results]
-            tokens = sum(result.tokens for result in results)
-            known = [number for number in same if number is not None]
-            return {
-                "documents": [result.record() for result in results],
-                "top1_agreement": sum(known) / tokens if len(known) == len(same) else None,
-            }
+                return kept_results(self._evaluation.measure())
 
         found = self._store.point(intervention, evaluate)
         return found["documents"], found["top1_agreement"]

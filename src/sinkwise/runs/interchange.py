@@ -15,7 +15,7 @@ from sinkwise.rowdata import RowSource
 from sinkwise.runs.audit import audit
 from sinkwise.runs.exchanges import Exchanges
 from sinkwise.runs.files import read_json, write_json
-from sinkwise.runs.model_source import documents_digest, unwrapped
+from sinkwise.runs.model_source import refuse_shared_documents, unwrapped
 from sinkwise.runs.pattern_distances import check_distance_names, pattern_distances
 from sinkwise.runs.versions import versions
 from sinkwise.studies.audit import Audit
@@ -163,7 +163,7 @@ def interchange_study(
     grid = _Grid(tuple(metrics), tuple(shares), tuple(scopes), tuple(modes), seeds, single_pairs)
     grid.check(sink)
     texts, eval_texts = _texts(texts, documents), _texts(eval_texts, documents)
-    _refuse_shared(texts, eval_texts)
+    refuse_shared_documents(texts, eval_texts)
     model, processor, named = unwrapped(model, processor)
     counted = _Counted(progress, grid.steps)
     options: dict[str, Any] = {
@@ -284,18 +284,6 @@ def _texts(texts: Sequence[Any] | None, limit: int | None) -> list[Any]:
     if limit is not None and limit < 1:
         raise RowError(f"{limit} documents arrived, expected at least 1")
     return list(texts)[:limit] if not isinstance(texts, str) else [texts]
-
-
-def _refuse_shared(texts: Sequence[Any], eval_texts: Sequence[Any]) -> None:
-    """Pairs must not be judged by the texts that chose them."""
-    seen = {documents_digest([text]): number for number, text in enumerate(texts)}
-    for number, text in enumerate(eval_texts):
-        same = seen.get(documents_digest([text]))
-        if same is not None:
-            raise RowError(
-                f"held-out document {number} is calibration document {same}: pairs are judged on "
-                "documents that did not choose them, so take it out of one of the two"
-            )
 
 
 class _Counted:

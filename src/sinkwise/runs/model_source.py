@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-__all__ = ["documents_digest", "unwrapped"]
+from sinkwise.errors import RowError
+
+__all__ = ["documents_digest", "refuse_shared_documents", "unwrapped"]
 
 
 def unwrapped(source: Any, processor: Any) -> tuple[Any, Any, dict[str, str]]:
@@ -37,3 +39,21 @@ def documents_digest(inputs: Iterable[Any] | None) -> str:
             digest.update(repr(item).encode())
         digest.update(b"\0")
     return digest.hexdigest()
+
+
+def refuse_shared_documents(texts: Sequence[Any], eval_texts: Sequence[Any]) -> None:
+    """Refuse held-out documents that are calibration documents too.
+
+    Raises
+    ------
+    RowError
+        Naming the first that stands in both.
+    """
+    seen = {documents_digest([text]): number for number, text in enumerate(texts)}
+    for number, text in enumerate(eval_texts):
+        same = seen.get(documents_digest([text]))
+        if same is not None:
+            raise RowError(
+                f"held-out document {number} is calibration document {same}: what was chosen is "
+                "judged on documents that did not choose it, so take it out of one of the two"
+            )

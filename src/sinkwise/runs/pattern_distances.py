@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import zipfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
 
 from sinkwise.distances.all_pairs import COUNT_OF, PairSums, count_of, pair_sums
-from sinkwise.errors import RowError, RunError
+from sinkwise.errors import RowError
 from sinkwise.rowdata import RowSource
-from sinkwise.runs.files import write_whole
+from sinkwise.runs.array_file import read_arrays, write_arrays
 from sinkwise.studies.audit import Audit
 from sinkwise.studies.head_matrix import square
 
@@ -75,13 +74,12 @@ def pattern_distances(
     own = [name for name in names if name in audit.store.pair_names]
     found = {name: audit.store.pairs(name).distances() for name in own}
     path = None if folder is None else folder / "calibration" / "distances.npz"
-    kept = _read(path)
+    kept = {} if path is None or not path.exists() else read_arrays(path)
     missing = [name for name in dict.fromkeys(names) if name not in found and name not in kept]
     if missing:
         kept |= _measured(rows(), tuple(missing))
         if path is not None:
-            whole = dict(kept)
-            write_whole(path, lambda file: np.savez(file, allow_pickle=False, **whole))
+            write_arrays(path, kept)
     found |= {name: kept[name] for name in names if name not in found}
     return {name: square(found[name], len(audit.heads)) for name in names}
 
@@ -94,16 +92,3 @@ def _measured(rows: RowSource, names: tuple[str, ...]) -> dict[str, np.ndarray]:
     if sums is None:
         raise RowError("no document has rows to measure distances on")
     return {name: sums.mean(name) for name in names}
-
-
-def _read(path: Path | None) -> dict[str, np.ndarray]:
-    if path is None or not path.exists():
-        return {}
-    try:
-        with np.load(path, allow_pickle=False) as archive:
-            return {name: archive[name] for name in archive.files}
-    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
-        raise RunError(
-            f"{path} is damaged ({error}): remove it and go on with resume=True (--resume); it is "
-            "measured anew"
-        ) from error

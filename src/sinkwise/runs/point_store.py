@@ -8,14 +8,19 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sinkwise.errors import RunError
 from sinkwise.runs.files import read_json, write_json
+from sinkwise.runs.model_source import documents_digest
+from sinkwise.studies.jsonable import jsonable
 
-__all__ = ["PointStore"]
+if TYPE_CHECKING:
+    from sinkwise.surgery.evaluation import DocumentResult
+
+__all__ = ["PointStore", "evaluation_protocol", "kept_results"]
 
 
 class PointStore:
@@ -71,6 +76,44 @@ class PointStore:
                 "resume=True (--resume)"
             )
         return dict(found["result"])
+
+
+def evaluation_protocol(
+    card: Mapping[str, Any], eval_texts: Sequence[Any], calibration: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Return what makes points comparable: how it was evaluated, on what, and which weights.
+
+    Parameters
+    ----------
+    card
+        Of the evaluation.
+    eval_texts
+        The held-out documents.
+    calibration
+        Card of the calibration's audit, which knows the weights.
+    """
+    return {
+        **card,
+        "documents_sha256": documents_digest(eval_texts),
+        "weights_fingerprint": calibration.get("weights_fingerprint"),
+    }
+
+
+def kept_results(results: Sequence[DocumentResult]) -> dict[str, Any]:
+    """Return what a point keeps of an evaluation; ``None`` for what isn't finite.
+
+    ``documents``, one record each, and ``top1_agreement``, the share of tokens whose most likely
+    label is the dense model's (``None`` for states, which have no labels).
+    """
+    agreed = [result.agreement for result in results if result.agreement is not None]
+    tokens = sum(result.tokens for result in results)
+    found: dict[str, Any] = jsonable(
+        {
+            "documents": [result.record() for result in results],
+            "top1_agreement": sum(agreed) / tokens if len(agreed) == len(results) else None,
+        }
+    )
+    return found
 
 
 def _name(intervention: Mapping[str, Any]) -> str:

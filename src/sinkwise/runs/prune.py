@@ -13,15 +13,15 @@ from sinkwise.errors import RowError
 from sinkwise.rowdata import HeadId
 from sinkwise.runs.calibration import Calibration, calibrate, calibration_steps
 from sinkwise.runs.files import write_json
-from sinkwise.runs.model_source import documents_digest, unwrapped
-from sinkwise.runs.point_store import PointStore
+from sinkwise.runs.model_source import refuse_shared_documents, unwrapped
+from sinkwise.runs.point_store import PointStore, evaluation_protocol, kept_results
 from sinkwise.runs.versions import versions
 from sinkwise.studies.head_scores import DEFAULT, Score, removed_heads, score_named, set_energy
 from sinkwise.studies.jsonable import jsonable
 from sinkwise.studies.prune_study import PruneStudy
 
 if TYPE_CHECKING:
-    from sinkwise.surgery.evaluation import DocumentResult, Evaluation
+    from sinkwise.surgery.evaluation import Evaluation
 
 __all__ = ["ALWAYS", "SCORES_BY_DEFAULT", "prune_study"]
 
@@ -190,9 +190,7 @@ def prune_study(
     )
     protocol = jsonable(
         {
-            **evaluation.card(),
-            "inputs_sha256": documents_digest(eval_texts),
-            "weights_fingerprint": calibration.audit.card()["weights_fingerprint"],
+            **evaluation_protocol(evaluation.card(), eval_texts, calibration.audit.card()),
             "dense": [result.record() for result in evaluation.dense],
         }
     )
@@ -328,21 +326,7 @@ class _Runner:
         means = self._evidence.outputs if operation == "mean" else None
         with switched_off(self._projections, heads, operation=operation, means=means):
             results = self._evaluation.measure()
-        return evaluated(results)
-
-
-def evaluated(results: Sequence[DocumentResult]) -> dict[str, Any]:
-    """Return what a point keeps of an evaluation."""
-    tokens = sum(result.tokens for result in results)
-    agreed = [result.agreement for result in results]
-    same = None if None in agreed else sum(n for n in agreed if n is not None) / tokens
-    found: dict[str, Any] = jsonable(
-        {
-            "documents": [result.record() for result in results],
-            "top1_agreement": same,
-        }
-    )
-    return found
+        return kept_results(results)
 
 
 class _Steps:
@@ -380,9 +364,5 @@ def _checked_texts(
             "texts, eval_texts)"
         )
     texts, eval_texts = list(texts), list(eval_texts)
-    if documents_digest(texts[:documents]) == documents_digest(eval_texts[:documents]):
-        raise RowError(
-            "the held-out texts are the calibration texts: what chose the heads can't prove "
-            "anything. Give other texts (--eval)"
-        )
+    refuse_shared_documents(texts[:documents], eval_texts[:documents])
     return texts, eval_texts

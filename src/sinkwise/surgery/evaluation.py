@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from sinkwise.capture.documents import TextDocuments, open_documents
+from sinkwise.capture.forward import evaluating, model_inputs, whole_document
 from sinkwise.capture.interface import require_transformers_model
 from sinkwise.capture.memory import default_budget
 from sinkwise.errors import MemoryBudgetError, RowError
-from sinkwise.surgery.forward import evaluating, model_inputs, whole_document
 from sinkwise.surgery.objective import Objective, objective_of, readout
 
 if TYPE_CHECKING:

@@ -10,8 +10,8 @@ import numpy as np
 
 from sinkwise.accumulate.head_outputs import GateGradients, HeadOutputs, HeadOutputSums
 from sinkwise.capture.documents import Batch, open_documents
+from sinkwise.capture.forward import evaluating, model_inputs, whole_document
 from sinkwise.errors import CaptureError, RowError
-from sinkwise.surgery.forward import evaluating, model_inputs, whole_document
 from sinkwise.surgery.objective import (
     OBJECTIVES,
     Objective,

@@ -15,12 +15,12 @@ from typing import Any
 import torch
 from torch import nn
 
+from sinkwise.capture.forward import evaluating
 from sinkwise.capture.interface import AttentionCall, listening
 from sinkwise.capture.pruned.heads_kept import HeadsKept, value_positions
 from sinkwise.capture.pruned.layer_config import LayerConfig
 from sinkwise.capture.pruned.take_out import per_head_axis, submodule
 from sinkwise.errors import CaptureError
-from sinkwise.surgery.forward import evaluating
 from sinkwise.surgery.output_projections import (
     OutputProjection,
     heads_by_layer,

@@ -32,9 +32,10 @@ def model_inputs(model: torch.nn.Module, batch: Batch) -> dict[str, Any]:
 
 @contextmanager
 def evaluating(model: torch.nn.Module) -> Iterator[None]:
-    """Dropout off; each module gets back its own mode."""
+    """Dropout off; each module gets back its own mode, which need not be its parent's."""
     training = [module for module in model.modules() if module.training]
-    model.eval()
+    for module in training:
+        module.training = False
     try:
         yield
     finally:
