@@ -216,7 +216,7 @@ def test_a_file_for_a_folder(calls, sinkwise, texts):
         (["audit", "demo", "--max-length", "2"], "--max-length"),
         (["audit", "demo", "--seed", "-1"], "--seed"),
         (["audit", "demo", "--seeds", "1"], "--seeds"),
-        (["prune", "demo"], "prune"),
+        (["reproduce", "demo"], "reproduce"),
     ],
 )
 def test_usage_errors(calls, sinkwise, texts, words, said):

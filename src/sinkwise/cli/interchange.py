@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from sinkwise.cli.documents import locate_documents
-from sinkwise.cli.model_inputs import check_folder, load, read_documents
+from sinkwise.cli.held_out_study import DEMO_MAX_LENGTH, require_documents, run_study
 from sinkwise.cli.model_options import (
     AsJson,
     BatchSize,
@@ -29,16 +28,8 @@ from sinkwise.cli.model_options import (
     TrustRemoteCode,
 )
 from sinkwise.cli.options import parse_names, parse_queries, parse_shares, parse_sink
-from sinkwise.cli.output import (
-    Progress,
-    command_line,
-    note,
-    plain_errors,
-    print_json,
-    quiet_libraries,
-)
+from sinkwise.cli.output import print_json
 from sinkwise.cli.tables import text_table
-from sinkwise.errors import MissingExtraError
 
 if TYPE_CHECKING:
     from sinkwise.studies.interchange import InterchangeStudy
@@ -46,8 +37,6 @@ if TYPE_CHECKING:
 __all__ = ["interchange_command"]
 
 DEMO_OUT = Path("runs/demo-interchange")
-DEMO_CALIBRATION = 8
-DEMO_MAX_LENGTH = 256
 METRICS = (
     "content,content/geometric_weights,content_angle,js_divergence/kept,js_divergence/dropped,"
     "cosine/kept"
@@ -140,70 +129,19 @@ def interchange_command(
         "seed": seed,
         "batch_size": batch_size,
     }
-    own_texts = demo and texts is None and eval_texts is None
-    if not own_texts:
-        for flag, given, what in (
-            ("--texts", texts, "calibration"),
-            ("--eval", eval_texts, "held-out"),
-        ):
-            if given is None:
-                raise typer.BadParameter(
-                    f"say which {what} documents to read: {flag} FILE (only 'demo' brings its own)",
-                    param_hint=flag,
-                )
-    if out is None and not demo:
-        raise typer.BadParameter("say where to write: --out DIR", param_hint="--out")
+    require_documents(model, texts, eval_texts, out)
     folder = out or DEMO_OUT
-    silent = quiet or as_json
-    with plain_errors(), Progress("Steps", shown=not silent) as progress:
-        try:
-            sources = [None if p is None else locate_documents(p) for p in (texts, eval_texts)]
-            check_folder(folder, resume=resume, again=command_line(context, resume=True))
-            quiet_libraries()
-            note(f"Loading {model} ...", quiet=silent)
-            loaded = load(model, dtype, device, revision, trust_remote_code)
-            from sinkwise.runs.interchange import interchange_study
 
-            calibration, held_out = (
-                read_documents(source, None, kind=loaded.kind, model=model, flag=flag)
-                for source, flag in zip(sources, ("--texts", "--eval"), strict=True)
-            )
-            if own_texts:
-                calibration, held_out = (
-                    calibration[:DEMO_CALIBRATION],
-                    held_out[DEMO_CALIBRATION:],
-                )
-            found = interchange_study(
-                loaded,
-                None,
-                calibration,
-                held_out,
-                **options,
-                out=folder,
-                resume=resume,
-                progress=progress,
-            )
-            page = _report(folder)
-        except KeyboardInterrupt:
-            note(
-                f"\nInterrupted; {progress.done} of {progress.total} steps are done. To go on:\n"
-                f"  {command_line(context, resume=True)}"
-            )
-            raise typer.Exit(130) from None
+    def study(*given: Any, **named: Any) -> InterchangeStudy:
+        from sinkwise.runs.interchange import interchange_study
+
+        return interchange_study(*given, **named)
+
+    found, page = run_study(context, study, folder, options=options)
     if as_json:
         print_json(found.to_json())
     elif not quiet:
         typer.echo(_short_summary(found, folder, page))
-
-
-def _report(folder: Path) -> Path | None:
-    from sinkwise.runs.audit import open_audit
-
-    try:
-        return open_audit(folder).report(folder / "report.html")
-    except MissingExtraError as error:
-        note(f"No report was written: {error}\nThen: sinkwise report {folder}")
-        return None
 
 
 def _short_summary(found: InterchangeStudy, folder: Path, page: Path | None) -> str:
