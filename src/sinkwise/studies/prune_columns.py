@@ -5,10 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
+
 from sinkwise.errors import RowError
 from sinkwise.studies.jsonable import jsonable
 
-__all__ = ["CURVE_COLUMNS", "MEASURED", "PAIRED_COLUMNS", "POINT_COLUMNS", "point_record"]
+__all__ = [
+    "CURVE_COLUMNS",
+    "MEASURED",
+    "PAIRED_COLUMNS",
+    "POINT_COLUMNS",
+    "point_note",
+    "point_record",
+]
 
 POINT_COLUMNS = (
     "score",
@@ -77,3 +86,21 @@ def point_record(point: Mapping[str, Any]) -> dict[str, Any]:
         {key: point[key] for key in _POINT_KEYS} | {key: point.get(key) for key in MEASURED}
     )
     return found
+
+
+def point_note(outcome: Mapping[str, Any]) -> str:
+    """Return what a reader has to know of a point's value, or nothing.
+
+    Parameters
+    ----------
+    outcome
+        ``value``, ``low``, ``high`` and ``damage``, as
+        :func:`~sinkwise.studies.prune_intervals.outcome` gives them.
+    """
+    if np.isinf(outcome["damage"]["value"]):
+        return "ruined: the loss is not finite"
+    if np.isinf(outcome["value"]):
+        return "the perplexity is too large a number"
+    if np.isnan(outcome["low"]):
+        return "one document: no interval"
+    return ""

@@ -40,6 +40,7 @@ from sinkwise.studies.prune_columns import (
     MEASURED,
     PAIRED_COLUMNS,
     POINT_COLUMNS,
+    point_note,
     point_record,
 )
 from sinkwise.studies.prune_intervals import outcome
@@ -411,14 +412,8 @@ class PruneStudy:
         return outcome(documents, self.dense, self.metric, level=self.level)
 
     def _point(self, record: Mapping[str, Any], found: Mapping[str, Any]) -> dict[str, Any]:
-        note = ""
-        if np.isinf(found["damage"]["value"]):
-            note = "ruined: the loss is not finite"
-        elif np.isinf(found["value"]):
-            note = "the perplexity is too large a number"
-        elif np.isnan(found["low"]):
-            note = "one document: no interval"
         kl = found["value"] if self.metric == "kl" else record["kl"]
+        note = point_note(found)
         return {**record, "metric": self.metric, **found, "kl": kl, "note": note}
 
     def _default_against(self) -> dict[str, Any] | None:
