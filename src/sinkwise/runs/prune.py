@@ -170,10 +170,8 @@ def prune_study(
 
     projections = output_projections(model)
     tasks = list(plans.tasks(chosen, random_seeds, seed))
-    n_texts = len(texts[:documents])
-    steps = _Steps(
-        calibration_steps(chosen, n_texts, len(heads_of(projections))) + len(tasks), progress
-    )
+    before = calibration_steps(chosen, len(texts[:documents]), len(heads_of(projections)))
+    steps = _Steps(before + len(tasks), progress)
     calibration = calibrate(
         model,
         processor,
@@ -185,6 +183,7 @@ def prune_study(
         resume=resume,
         progress=steps.advance,
     )
+    steps.reach(before)  # a part that was kept, or a text too short, reports no step
     evaluation = Evaluation(
         model, processor, eval_texts, max_length=max_length, documents=documents
     )
@@ -338,7 +337,10 @@ class _Steps:
         self._progress = progress
 
     def advance(self, steps: int) -> None:
-        self._done = min(self._done + steps, self._total)
+        self.reach(self._done + steps)
+
+    def reach(self, steps: int) -> None:
+        self._done = min(max(self._done, steps), self._total)
         if self._progress is not None:
             self._progress(self._done, self._total)
 
