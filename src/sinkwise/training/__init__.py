@@ -1,0 +1,1 @@
+"""Watch a model while it trains, and hold its content entropy up."""
