@@ -59,7 +59,8 @@ def load_model(
 ) -> LoadedModel:
     """Load a model and its tokenizer or image processor.
 
-    A model that heads were removed from is loaded without them.
+    A classifier or masked language model keeps the head that gives its labels, by which its output
+    can be judged.  A model that heads were removed from is loaded without them.
 
     Weights are read as safetensors, GGUF, or PyTorch files of bare tensors; nothing is unpickled.
     With the environment variable ``HF_HUB_OFFLINE`` only files that are already here are used.
@@ -257,10 +258,21 @@ def _model(kind: str, where: str, *, config: Any, **options: Any) -> torch.nn.Mo
     from transformers import AutoModel, AutoModelForCausalLM
 
     auto_class = AutoModelForCausalLM if kind == "decoder" else AutoModel
+    labelled = _class_with_labels(config)
     if not read_record(config):
-        return auto_class.from_pretrained(where, config=config, **options)
+        return (labelled or auto_class).from_pretrained(where, config=config, **options)
     options = {k: v for k, v in options.items() if k not in ("weights_only", "trust_remote_code")}
-    return rebuilt(auto_class._model_mapping[type(config)], where, config, **options)
+    return rebuilt(labelled or auto_class._model_mapping[type(config)], where, config, **options)
+
+
+def _class_with_labels(config: Any) -> Any:
+    """The class of a checkpoint that was saved with its classifier or masked-word head."""
+    import transformers
+
+    saved = (getattr(config, "architectures", None) or [""])[0]
+    if "auto_map" in config.to_dict() or not saved.endswith(("Classification", "ForMaskedLM")):
+        return None
+    return getattr(transformers, saved, None)
 
 
 def _processor(kind: str, where: str, options: dict[str, Any]) -> Any:
