@@ -6,10 +6,33 @@ from typing import Any, NamedTuple
 
 from sinkwise.geometry.composition import Composition, compose, compose_pair
 from sinkwise.geometry.masked import xlogx
-from sinkwise.geometry.namespace import Array
+from sinkwise.geometry.namespace import Array, as_arrays
 from sinkwise.geometry.sinks import Sink
 
-__all__ = ["EntropyChange", "EntropySplit", "entropy", "entropy_change", "entropy_split"]
+__all__ = [
+    "EntropyChange",
+    "EntropyParts",
+    "EntropySplit",
+    "change_of_parts",
+    "entropy",
+    "entropy_change",
+    "entropy_parts",
+    "entropy_split",
+    "split_of_parts",
+]
+
+
+class EntropyParts(NamedTuple):
+    """All that the entropy of a row and its changes depend on, each field ``(...)``."""
+
+    sink_mass: Array
+    """``s``."""
+    content_mass: Array
+    """``1 − s``, as the sum of the content: it keeps its digits at ``s → 1``."""
+    content_entropy: Array
+    """``H(π)`` in nats; NaN where the content is all zero."""
+    sink_entropy: Array
+    """``H(p_S / s)`` in nats, 0 for one sink key."""
 
 
 class EntropySplit(NamedTuple):
@@ -173,33 +196,137 @@ def entropy_change(
         check=check,
         need_content=True,
     )
-    before, after = _split(a), _split(b)
-    xp = a.xp
-    s0, s1 = a.mass(a.sinks), b.mass(b.sinks)
-    # 1 − s as the content sum on both sides, so that Δs keeps its digits near s = 1
-    ds = xp.where(s0 + s1 > 1, a.mass(a.content) - b.mass(b.content), s1 - s0)
-    h0, h1 = before.content_entropy, after.content_entropy
-    k0, k1 = _entropy_over(a, a.sinks, empty=0.0), _entropy_over(b, b.sinks, empty=0.0)
-    rest = (a.mass(a.content) + b.mass(b.content)) / 2
-    sink_part = (after.sink - before.sink) - ds * (h0 + h1) / 2 + ds * (k0 + k1) / 2
-    content_part = rest * (h1 - h0)
-    within = (s0 + s1) / 2 * (k1 - k0)
-    return EntropyChange(sink_part + content_part + within, sink_part, content_part, within)
+    return change_of_parts(_parts(a), _parts(b))
 
 
-def _split(row: Composition) -> EntropySplit:
-    xp = row.xp
-    s, rest = row.mass(row.sinks), row.mass(row.content)
+def entropy_parts(
+    p: Array,
+    *,
+    sink: Sink,
+    where: Array | None = None,
+    logits: bool = False,
+    sink_logit: Array | None = None,
+    check: bool = True,
+) -> EntropyParts:
+    """Reduce each row to the four numbers that its entropy and every change of it depend on.
+
+    Keep these of each row at each checkpoint: any two can be attributed later, by
+    :func:`change_of_parts`, without the rows.
+
+    Parameters
+    ----------
+    p, sink, where, logits, sink_logit, check
+        As in :func:`~sinkwise.channels.mass.sink_mass`.
+
+    Returns
+    -------
+    EntropyParts
+        Named fields ``(...)``.  NaN in all where no key is visible, when unchecked.
+
+    Raises
+    ------
+    RowError
+        As :func:`entropy_split`.
+
+    Notes
+    -----
+    Differentiable, gradients finite.  From logits no field loses its digits at ``s → 1``; the
+    content mass underflows where ``1 − s`` is below the dtype's smallest number.  O(n) per row.
+
+    Examples
+    --------
+    >>> parts = entropy_parts([0.8, 0.15, 0.05], sink=0)
+    >>> [round(float(x), 4) for x in parts]
+    [0.8, 0.2, 0.5623, 0.0]
+    """
+    row = compose(
+        p,
+        sink=sink,
+        where=where,
+        logits=logits,
+        sink_logit=sink_logit,
+        check=check,
+        need_content=True,
+    )
+    parts = _parts(row)
+    nan = row.xp.full_like(parts.sink_mass, float("nan"))
+    return EntropyParts(*(row.xp.where(row.dead(), nan, x) for x in parts))
+
+
+def split_of_parts(parts: EntropyParts) -> EntropySplit:
+    """Return the split of each row's entropy: :func:`entropy_split` of rows kept as parts.
+
+    Parameters
+    ----------
+    parts
+        Of :func:`entropy_parts`; fields of one shape.
+
+    Returns
+    -------
+    EntropySplit
+        Named fields ``(...)`` in nats.  A row without content mass has content 0 and no H(π).
+
+    Examples
+    --------
+    >>> split = split_of_parts(entropy_parts([0.8, 0.15, 0.05], sink=0))
+    >>> [round(float(x), 4) for x in split]
+    [0.6129, 0.5004, 0.1125, 0.0, 0.5623]
+    """
+    xp, (s, rest, h, k) = as_arrays(*parts)
     binary = _binary_entropy(xp, s, rest)
-    h = _entropy_over(row, row.content)
-    k = _entropy_over(row, row.sinks, empty=0.0)
     content = xp.where(rest > 0, rest, xp.zeros_like(rest)) * xp.where(
         xp.isnan(h), xp.zeros_like(h), h
     )
     within = s * k
-    nan = xp.full_like(s, float("nan"))
-    binary, content, within = (xp.where(row.dead(), nan, x) for x in (binary, content, within))
     return EntropySplit(binary + content + within, binary, content, within, h)
+
+
+def change_of_parts(before: EntropyParts, after: EntropyParts) -> EntropyChange:
+    """Attribute the change between rows kept as parts: the formula of :func:`entropy_change`.
+
+    Parameters
+    ----------
+    before, after
+        Of :func:`entropy_parts`, the same rows on both sides.
+
+    Returns
+    -------
+    EntropyChange
+        Named fields ``(...)`` in nats; they add up to the total to rounding.  NaN in all
+        fields where one side has no π.
+
+    Examples
+    --------
+    >>> before = entropy_parts([0.2, 0.4, 0.4], sink=0)
+    >>> change = change_of_parts(before, entropy_parts([0.8, 0.1, 0.1], sink=0))
+    >>> [round(float(x), 4) for x in change]
+    [-0.4159, -0.4159, 0.0, 0.0]
+    """
+    xp, (s0, rest0, h0, k0, s1, rest1, h1, k1) = as_arrays(*before, *after)
+    # 1 − s as the content sum on both sides, so that Δs keeps its digits near s = 1
+    ds = xp.where(s0 + s1 > 1, rest0 - rest1, s1 - s0)
+    binary = _binary_entropy(xp, s1, rest1) - _binary_entropy(xp, s0, rest0)
+    sink_part = binary - ds * (h0 + h1) / 2 + ds * (k0 + k1) / 2
+    content_part = (rest0 + rest1) / 2 * (h1 - h0)
+    within = (s0 + s1) / 2 * (k1 - k0)
+    within = xp.where(xp.isnan(content_part), content_part, within)
+    return EntropyChange(sink_part + content_part + within, sink_part, content_part, within)
+
+
+def _parts(row: Composition) -> EntropyParts:
+    return EntropyParts(
+        sink_mass=row.mass(row.sinks),
+        content_mass=row.mass(row.content),
+        content_entropy=_entropy_over(row, row.content),
+        sink_entropy=_entropy_over(row, row.sinks, empty=0.0),
+    )
+
+
+def _split(row: Composition) -> EntropySplit:
+    split = split_of_parts(_parts(row))
+    nan = row.xp.full_like(split.total, float("nan"))
+    total, sink, content, within = (row.xp.where(row.dead(), nan, x) for x in split[:4])
+    return EntropySplit(total, sink, content, within, split.content_entropy)
 
 
 def _binary_entropy(xp: Any, s: Array, rest: Array) -> Array:
