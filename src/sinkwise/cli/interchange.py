@@ -37,10 +37,6 @@ if TYPE_CHECKING:
 __all__ = ["interchange_command"]
 
 DEMO_OUT = Path("runs/demo-interchange")
-METRICS = (
-    "content,content/geometric_weights,content_angle,js_divergence/kept,js_divergence/dropped,"
-    "cosine/kept"
-)
 
 
 def interchange_command(
@@ -49,13 +45,14 @@ def interchange_command(
     texts: Texts = None,
     eval_texts: EvalTexts = None,
     metrics: Annotated[
-        str,
+        str | None,
         typer.Option(
             "--metric",
             metavar="NAME[,NAME...]",
-            help="Distances whose closest pairs exchange; random pairs are always there.",
+            help="Distances whose closest pairs exchange; the main ones when left out. Random "
+            "pairs are always there.",
         ),
-    ] = METRICS,
+    ] = None,
     shares: Annotated[
         str,
         typer.Option(
@@ -116,7 +113,7 @@ def interchange_command(
     """
     demo = model == "demo"
     options: dict[str, Any] = {
-        "metrics": parse_names(metrics, "--metric"),
+        **({"metrics": parse_names(metrics, "--metric")} if metrics is not None else {}),
         "shares": parse_shares(shares, "--share"),
         "scopes": parse_names(scopes, "--scope", ("model", "layer")),
         "modes": parse_names(modes, "--mode", ("whole", "split")),

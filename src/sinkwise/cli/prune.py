@@ -35,10 +35,6 @@ if TYPE_CHECKING:
 __all__ = ["prune_command"]
 
 DEMO_OUT = Path("runs/demo-prune")
-SCORES = (
-    "joint_output_fisher,joint_output,relative_output_norm,ahon_ln,michel,fisher,sink_mass/most,"
-    "flattest,js_divergence/kept,js_divergence/dropped,cosine/kept,content,content_angle,random"
-)
 
 
 def prune_command(
@@ -47,14 +43,14 @@ def prune_command(
     texts: Texts = None,
     eval_texts: EvalTexts = None,
     scores: Annotated[
-        str,
+        str | None,
         typer.Option(
             "--score",
             metavar="NAME[,NAME...]",
-            help="What chooses the heads. Relative output norm, Michel's importance, flattest "
-            "first and random heads are always there.",
+            help="What chooses the heads; joint, single and pair scores when left out. Relative "
+            "output norm, Michel's importance, flattest first and random heads are always there.",
         ),
-    ] = SCORES,
+    ] = None,
     sparsity: Annotated[
         str,
         typer.Option("--sparsity", metavar="X[,X...]", help="Shares of the heads to switch off."),
@@ -113,7 +109,7 @@ def prune_command(
     demo = model == "demo"
     require_documents(model, texts, eval_texts, out)
     options: dict[str, Any] = {
-        "scores": parse_names(scores, "--score"),
+        **({"scores": parse_names(scores, "--score")} if scores is not None else {}),
         "sparsity": parse_shares(sparsity, "--sparsity"),
         "scope": parse_names(scopes, "--scope", ("model", "layer")),
         "operation": parse_names(operations, "--operation", ("zero", "mean")),
@@ -130,7 +126,7 @@ def prune_command(
     def scores_are_known() -> None:
         from sinkwise.studies.head_scores import score_named
 
-        for score in options["scores"]:
+        for score in options.get("scores", ()):
             score_named(score)
 
     def study(*given: Any, **named: Any) -> PruneStudy:
