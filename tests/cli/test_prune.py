@@ -93,6 +93,7 @@ def test_lists_and_flags_reach_the_study(studied, sinkwise, texts, held_out, tmp
     assert options["operation"] == ("mean",)
     assert (options["max_length"], options["seed"], options["resume"]) == (64, 3, False)
     assert "joint_output_fisher" in result.stdout
+    assert "prune.json" in result.stdout
 
 
 def test_scores_that_are_not_asked_for_are_the_library_s_own(
@@ -102,7 +103,6 @@ def test_scores_that_are_not_asked_for_are_the_library_s_own(
     assert sinkwise(*line).exit_code == 0
     assert "scores" not in studied.options
     assert sinkwise(*line[:-1], tmp_path / "other", "--score", "").exit_code == 2
-    assert "prune.json" in result.stdout
 
 
 def test_json_alone_on_stdout(studied, sinkwise, texts, held_out, tmp_path):

@@ -1,4 +1,4 @@
-"""``sinkwise prune`` on saved models that are judged by their labels: the whole way, tiny weights."""
+"""``sinkwise prune`` on tiny saved models that are judged by their labels, the whole way."""
 
 from __future__ import annotations
 
