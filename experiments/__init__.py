@@ -1,1 +1,1 @@
-"""Small models trained here, seeded, on a CPU: witnesses whose training data and recipe are known."""
+"""Small models trained here, seeded, on a CPU: witnesses whose data and recipe are known."""

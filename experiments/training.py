@@ -8,10 +8,13 @@ from dataclasses import dataclass
 
 import torch
 
-__all__ = ["Batches", "Recipe", "train"]
+__all__ = ["Batches", "Loss", "Recipe", "next_token_loss", "train"]
 
 Batches = Callable[[int], torch.Tensor]
 """Token ids ``(batch, length)`` of a step; the same step always gives the same ones."""
+
+Loss = Callable[[torch.nn.Module, torch.Tensor], torch.Tensor]
+"""What is made small: of a model and the token ids of a step, a scalar."""
 
 
 @dataclass(frozen=True)
@@ -50,11 +53,17 @@ class Recipe:
         return self.learning_rate * (self.final_rate + (1 - self.final_rate) * cosine)
 
 
+def next_token_loss(model: torch.nn.Module, ids: torch.Tensor) -> torch.Tensor:
+    """Mean cross-entropy in nats of each next token."""
+    return model(input_ids=ids, labels=ids, use_cache=False).loss
+
+
 def train(
     model: torch.nn.Module,
     batches: Batches,
     recipe: Recipe,
     *,
+    loss: Loss = next_token_loss,
     before_step: Callable[[int, float], None] = lambda step, loss: None,
 ) -> float:
     """Train a causal language model to predict each next token.
@@ -68,6 +77,8 @@ def train(
         A causal language model of transformers.
     batches
         What each step is trained on.
+    loss
+        What is made small.
     before_step
         Called as ``before_step(step, loss)`` before every update and once after the last; the
         loss is that of the update before (NaN at step 0).
@@ -93,13 +104,12 @@ def train(
         model.train()
         for group in optimiser.param_groups:
             group["lr"] = recipe.rate(step)
-        ids = batches(step)
-        loss = model(input_ids=ids, labels=ids, use_cache=False).loss
-        loss.backward()
+        value = loss(model, batches(step))
+        value.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), recipe.clip)
         optimiser.step()
         optimiser.zero_grad()
-        losses.append(float(loss.detach()))
+        losses.append(float(value.detach()))
     model.eval()
     before_step(recipe.steps, losses[-1])
     last = losses[-max(1, recipe.steps // 10) :]
