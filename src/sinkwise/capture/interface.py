@@ -26,6 +26,7 @@ __all__ = [
     "listening",
     "loaded_function",
     "loaded_implementations",
+    "relaying",
     "require_transformers_model",
 ]
 
@@ -158,9 +159,29 @@ def listening(model: torch.nn.Module, listener: Listener) -> Iterator[torch.nn.M
     require_transformers_model(model)
     import torch
 
+    with torch.no_grad(), evaluating(model), relaying(model, listener):
+        yield model
+
+
+@contextmanager
+def relaying(model: torch.nn.Module, listener: Listener) -> Iterator[torch.nn.Module]:
+    """Call `listener` for every attention call, while the model runs in the mode it is in.
+
+    The half of :func:`listening` that training shares: gradients stay on, dropout too, and what
+    a call holds is part of the step's graph.  Parameters, errors and what is left behind are
+    those of :func:`listening`.
+
+    Examples
+    --------
+    >>> from transformers import GPT2Config, GPT2Model
+    >>> import torch
+    >>> model = GPT2Model(GPT2Config(n_layer=1, n_head=2, n_embd=8, vocab_size=11)).train()
+    >>> with relaying(model, lambda call: print(call.query.requires_grad)):
+    ...     _ = model(torch.tensor([[1, 2, 3]]))
+    True
+    """
+    require_transformers_model(model)
     with ExitStack() as undo:
-        undo.enter_context(torch.no_grad())
-        undo.enter_context(evaluating(model))
         _switch_configs(model, listener, undo)
         yield model
 

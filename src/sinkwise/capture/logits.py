@@ -12,7 +12,15 @@ if TYPE_CHECKING:
 
     from sinkwise.capture.interface import AttentionCall
 
-__all__ = ["Visibility", "learned_sink", "row_output", "visibility", "write_logits"]
+__all__ = [
+    "Visibility",
+    "capped_and_biased",
+    "factors",
+    "learned_sink",
+    "row_output",
+    "visibility",
+    "write_logits",
+]
 
 
 @dataclass(frozen=True)
@@ -84,34 +92,67 @@ def write_logits(
 ) -> None:
     """Write the float32 logits of `queries` into `out`, ``(heads, rows, keys)`` on the CPU.
 
-    The order is that of every eager implementation: scale, soft-cap, then the additive mask.
-    What `out` holds at keys that a query doesn't see has no meaning.  Grouped key heads are not
-    repeated: the query heads of a group share one matrix product.  Cost: ``heads * rows * keys *
-    head_dim`` multiplications; no copy of the result when it stays on the CPU.
+    What `out` holds at keys that a query doesn't see has no meaning.  Cost: ``heads * rows * keys *
+    head_dim`` multiplications; no copy of the result when it stays on the CPU and nothing is
+    added to the product.
     """
     import torch
 
     n_kv = call.key.shape[1]
     n_heads, n_rows, n_keys = out.shape
     with torch.autocast(call.query.device.type, enabled=False):
-        query = call.query[item, :, queries].float() * _scaling(call)
-        key = call.key[item, :, start:stop].float().transpose(1, 2)
-        # query heads h with the same h // groups stand together, so a group is one block of rows
-        query = query.reshape(n_kv, (n_heads // n_kv) * n_rows, query.shape[-1])
+        query, key = factors(call, call.query[item, :, queries], call.key[item, :, start:stop])
         on_cpu = out.is_contiguous() and query.device == out.device
-        target = out if on_cpu else query.new_empty((n_heads, n_rows, n_keys))
-        torch.bmm(query, key, out=target.view(n_kv, -1, n_keys))
-    softcap = call.options.get("softcap")
-    if softcap is not None:
-        target.div_(softcap).tanh_().mul_(softcap)
+        product = out if on_cpu else query.new_empty((n_heads, n_rows, n_keys))
+        torch.bmm(query, key, out=product.view(n_kv, -1, n_keys))
     position_bias = call.options.get("position_bias")
     if position_bias is not None:
         bias = position_bias[item if position_bias.shape[0] > 1 else 0]
-        target.add_(bias[:, queries if bias.shape[1] > 1 else queries * 0, start:stop].float())
-    if seen.bias is not None:
-        target.add_(seen.bias.to(target.device))
-    if not on_cpu:
-        out.copy_(target)
+        position_bias = bias[:, queries if bias.shape[1] > 1 else queries * 0, start:stop]
+    logits = capped_and_biased(call, product, position_bias, seen.bias)
+    if logits is not out:
+        out.copy_(logits)
+
+
+def factors(
+    call: AttentionCall, query: torch.Tensor, key: torch.Tensor
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return the float32 factors whose product is the scaled logits.
+
+    Parameters
+    ----------
+    query, key
+        ``(..., heads, rows, head_dim)`` and ``(..., kv_heads, keys, head_dim)`` of `call`.
+
+    Returns
+    -------
+    tuple
+        ``(..., kv_heads, heads / kv_heads * rows, head_dim)`` and ``(..., kv_heads, head_dim,
+        keys)``: the query heads of a group share one matrix product, so grouped key heads are not
+        repeated.
+    """
+    query = query.float() * _scaling(call)
+    # query heads h with the same h // groups stand together, so a group is one block of rows
+    rows = query.shape[-3] // key.shape[-3] * query.shape[-2]
+    stacked = query.reshape(*key.shape[:-2], rows, query.shape[-1])
+    return stacked, key.float().transpose(-1, -2)
+
+
+def capped_and_biased(
+    call: AttentionCall, logits: torch.Tensor, *biases: torch.Tensor | None
+) -> torch.Tensor:
+    """Return the logits after the soft cap and what is added to them; as they are without any.
+
+    The order is that of every eager implementation: scale, soft-cap, then the biases.
+    Differentiable, nothing is changed in place.
+    """
+    softcap = call.options.get("softcap")
+    if softcap is not None:
+        logits = (logits / softcap).tanh() * softcap
+    for bias in biases:
+        if bias is not None:
+            logits = logits + bias.to(logits.device).float()
+    return logits
 
 
 def learned_sink(call: AttentionCall) -> torch.Tensor | None:

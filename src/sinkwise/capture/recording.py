@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from sinkwise.capture.documents import Batch
     from sinkwise.capture.layers import AttentionLayers
 
-__all__ = ["DocumentRows", "LayoutRecorder", "RowRecorder"]
+__all__ = ["DocumentRows", "LayoutRecorder", "RowRecorder", "refuse_foreign_call"]
 
 _CHECKED_ROWS = 8
 
@@ -87,7 +87,7 @@ class LayoutRecorder:
         import torch
 
         width = self._batch.width or call.query.shape[2]  # an image's tokens aren't known yet
-        _refuse_foreign_call(call, len(self._batch.documents), width)
+        refuse_foreign_call(call, len(self._batch.documents), width)
         n_keys = call.key.shape[2]
         rows = torch.arange(0, n_keys, max(1, n_keys // 16), device=call.query.device)
         seen = visibility(call, 0, rows, 0, n_keys).visible
@@ -130,7 +130,7 @@ class RowRecorder:
 
         number = self._number
         self._number += 1
-        _refuse_foreign_call(call, self._n_items, self._width)
+        refuse_foreign_call(call, self._n_items, self._width)
         if (
             number >= len(self._layers.layers)
             or call.query.shape[1] != self._layers.n_heads[number]
@@ -264,7 +264,7 @@ class RowRecorder:
             )
 
 
-def _refuse_foreign_call(call: AttentionCall, n_items: int, width: int) -> None:
+def refuse_foreign_call(call: AttentionCall, n_items: int, width: int) -> None:
     """Attention that isn't one composition of the document's own tokens a query."""
     kind = type(call.module).__name__
     n_queries, n_keys = call.query.shape[2], call.key.shape[2]
