@@ -44,6 +44,8 @@ _HOME = {
         "entropy_change",
         "entropy_split",
     ),
+    "channels.entropy_floor": ("content_entropy_floor",),
+    "training.content_entropy": ("ContentEntropyFloor",),
     "distances.logratio": (
         "DistanceSplit",
         "aitchison_distance",
@@ -101,6 +103,7 @@ if TYPE_CHECKING:
         entropy_change,
         entropy_split,
     )
+    from sinkwise.channels.entropy_floor import content_entropy_floor
     from sinkwise.channels.mass import sink_balance, sink_mass
     from sinkwise.distances.classical import (
         cosine_distance,
@@ -161,6 +164,7 @@ if TYPE_CHECKING:
     from sinkwise.surgery.removal import remove_heads
     from sinkwise.surgery.removal_cost import RemovalCost, removal_cost
     from sinkwise.surgery.switch import switch_off
+    from sinkwise.training.content_entropy import ContentEntropyFloor
 
 
 def __getattr__(name: str) -> Any:

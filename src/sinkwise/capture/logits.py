@@ -19,6 +19,7 @@ __all__ = [
     "learned_sink",
     "row_output",
     "visibility",
+    "visibility_key",
     "write_logits",
 ]
 
@@ -79,6 +80,13 @@ def visibility(
     visible = row > hidden_below
     bias = row.masked_fill(~visible, 0.0)
     return Visibility(_without_head_axis(visible), bias if bool(bias.any()) else None)
+
+
+def visibility_key(call: AttentionCall) -> tuple[Any, ...]:
+    """What decides :func:`visibility`: calls with equal keys, alive together, see alike."""
+    options = tuple(call.options.get(name) for name in ("is_causal", "sliding_window"))
+    flags = (getattr(call.module, "is_causal", None), call.implementation)
+    return (id(call.mask), call.query.shape[2], options, flags, call.query.device)
 
 
 def write_logits(

@@ -14,6 +14,7 @@ from sinkwise.capture.logits import (
     learned_sink,
     row_output,
     visibility,
+    visibility_key,
     write_logits,
 )
 from sinkwise.errors import CaptureError
@@ -177,9 +178,7 @@ class RowRecorder:
         self, call: AttentionCall, item: int, rows: DocumentRows, queries: torch.Tensor
     ) -> tuple[Visibility, np.ndarray]:
         """What the queries see; layers that share a mask share the answer."""
-        options = tuple(call.options.get(name) for name in ("is_causal", "sliding_window"))
-        flags = (getattr(call.module, "is_causal", None), call.implementation)
-        key = (id(call.mask), item, options, flags, call.query.device)
+        key = (visibility_key(call), item)
         if key not in self._seen:
             seen = visibility(call, item, queries, rows.start, rows.stop)
             # the mask is kept so that its id can't be taken by another
