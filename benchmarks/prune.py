@@ -1,8 +1,8 @@
-"""A whole pruning study of the demo model: time, peak memory, and what every score cost.
+"""A whole pruning study of one model: time, peak memory, and what every score cost.
 
 ``--texts FILE`` gives documents parted by blank lines, at least 160: eight of them (4, 14, ... 74,
 counted from 0) calibrate, and eight others judge (``--held-out A``: 84, 94, ...; ``B``: 88, 98,
-...).  Without it the bundled 16 documents are halved.
+...).  Without it the bundled 16 documents are halved.  ``--score all`` takes every score there is.
 """
 
 from __future__ import annotations
@@ -11,8 +11,12 @@ import argparse
 import time
 from pathlib import Path
 
+import pandas as pd
+
 import sinkwise as sw
 from benchmarks.measure import forget_peak, peak_mib
+from benchmarks.witnesses import HELD_OUT, witness
+from sinkwise.studies.head_scores import SCORES as ALL_SCORES
 
 SCORES = (
     "joint_output_fisher",
@@ -33,54 +37,60 @@ SCORES = (
     "content/geometric_weights",
     "random",
 )
-FIRST = {"A": 84, "B": 88}
-
-
-def documents(texts: Path | None, held_out: str) -> tuple[list[str], list[str]]:
-    """Calibration documents, and those that choose nothing."""
-    if texts is None:
-        from sinkwise.cli.documents import demo_texts
-
-        return demo_texts()[:8], demo_texts()[8:]
-    found = [text for text in texts.read_text(encoding="utf-8").split("\n\n") if text.strip()]
-    return [found[i] for i in range(4, 80, 10)], [found[i] for i in range(FIRST[held_out], 160, 10)]
 
 
 def main() -> None:
     """Run the study in memory and print its table."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.prune", description=__doc__)
+    parser.add_argument("--model", default="demo", help="demo, minilm, dinov2 or a folder")
     parser.add_argument("--texts", type=Path)
-    parser.add_argument("--held-out", choices=sorted(FIRST), default="B")
+    parser.add_argument("--held-out", choices=sorted(HELD_OUT), default="B")
     parser.add_argument("--sparsity", type=float, nargs="+", default=[0.1, 0.2, 0.3])
     parser.add_argument("--scope", nargs="+", default=["model", "layer"])
     parser.add_argument("--operation", nargs="+", default=["zero", "mean"])
     parser.add_argument("--score", nargs="+", default=list(SCORES))
     given = parser.parse_args()
-    calibration, held_out = documents(given.texts, given.held_out)
-    loaded = sw.load_model("demo")
+    tried = witness(given.model, given.texts, given.held_out)
+    scores = list(ALL_SCORES) if given.score == ["all"] else given.score
     forget_peak()
     began = time.perf_counter()
     study = sw.prune_study(
-        loaded,
-        None,
-        calibration,
-        held_out,
-        scores=given.score,
+        tried.model,
+        tried.processor,
+        tried.calibration,
+        tried.held_out,
+        scores=scores,
         sparsity=given.sparsity,
         scope=given.scope,
         operation=given.operation,
-        max_length=256,
+        max_length=tried.max_length,
     )
     seconds = time.perf_counter() - began
+    shown = "value" if study.metric == "perplexity" else "damage"
     table = study.curves().pivot_table(
-        index="score", columns=["operation", "scope", "sparsity"], values="value"
+        index="score", columns=["operation", "scope", "sparsity"], values=shown
     )
-    print(f"dense {study.dense_outcome['value']:.2f}, {len(study.points)} points")
-    print(table.round(1).to_string())
+    print(f"dense {study.metric} {study.dense_outcome['value']:.4g}, {len(study.points)} points")
+    print(table.round(1 if shown == "value" else 3).to_string())
     print(study.random_band().round(3).to_string())
-    against = study.against_classical()
-    print(f"default over the best classical score: {against.geometric_mean:.3f}, {against.worst}")
+    print("damage over that of the best classical score of each cell:")
+    print(_against_classical(study).to_string())
+    happened = study.happened()
+    print(f"regime rule: {study.predicted['verdict'] if study.predicted else 'silent'}")
+    print(f"what happened: {happened['verdict']}, {happened['why']}")
     print(f"{seconds:.0f} s, peak {peak_mib() / 1024:.2f} GiB")
+
+
+def _against_classical(study: sw.PruneStudy) -> pd.DataFrame:
+    """Geometric mean over the cells, by score, with the worst cell."""
+    rows = {}
+    for score in (score["name"] for score in study.scores if score["kind"] != "random"):
+        found = study.against_classical(score)
+        where, worst = found.worst or ("", float("nan"))
+        rows[score] = (found.geometric_mean, found.low, found.high, worst, where)
+    return pd.DataFrame.from_dict(
+        rows, orient="index", columns=["mean", "low", "high", "worst", "in"]
+    ).round(3)
 
 
 if __name__ == "__main__":
