@@ -62,6 +62,7 @@ _HOME = {
     ),
     "rowdata.block": ("HeadId", "RowBlock", "RowSource"),
     "rowdata.arrays": ("Rows", "rows"),
+    "studies.collapse": ("CollapseStudy",),
     "studies.compare": ("Comparison", "compare"),
     "studies.distance_matrix": ("head_distances",),
     "studies.head_clustering": ("HeadClustering",),
@@ -72,6 +73,7 @@ _HOME = {
     "studies.reversal_forms": ("margin_weighted_rate", "nearest_changed", "neighbour_overlap"),
     "studies.scaling": ("Scaling", "scaling"),
     "runs.audit": ("audit", "open_audit"),
+    "runs.collapse": ("collapse_study", "open_collapse"),
     "runs.interchange": ("interchange_study", "open_interchange"),
     "studies.audit": ("Audit",),
     "capture.load": ("LoadedModel", "load_model"),
@@ -141,10 +143,12 @@ if TYPE_CHECKING:
     from sinkwise.rowdata.arrays import Rows, rows
     from sinkwise.rowdata.block import HeadId, RowBlock, RowSource
     from sinkwise.runs.audit import audit, open_audit
+    from sinkwise.runs.collapse import collapse_study, open_collapse
     from sinkwise.runs.interchange import interchange_study, open_interchange
     from sinkwise.runs.prune import prune_study
     from sinkwise.studies import theory
     from sinkwise.studies.audit import Audit
+    from sinkwise.studies.collapse import CollapseStudy
     from sinkwise.studies.compare import Comparison, compare
     from sinkwise.studies.distance_matrix import head_distances
     from sinkwise.studies.head_clustering import HeadClustering

