@@ -186,8 +186,9 @@ def collecting_rows(
     if not any(call.query.requires_grad or call.key.requires_grad for call in rows.calls):
         raise CaptureError(
             f"none of the {len(rows.calls)} attention calls of {type(model).__name__} depends on a "
-            "weight that is trained, so a penalty on its rows has no gradient: train the query or key "
-            "projections of some layer (their requires_grad is False), or leave the penalty out"
+            "weight that is trained, so a penalty on its rows has no gradient: train the query or "
+            "key projections of some layer (their requires_grad is False), or leave the penalty "
+            "out"
         )
 
 
