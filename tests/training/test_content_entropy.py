@@ -286,13 +286,18 @@ def test_the_model_is_left_as_found_also_when_the_pass_fails():
 def test_errors_teach():
     model = small_llama()
     content = sw.ContentEntropyFloor(model, 0.9)
-    with pytest.raises(sw.CaptureError, match="read held.penalty after"):
-        with content.collecting() as held:
-            model(ids())
-            held.penalty  # noqa: B018
-    with pytest.raises(sw.CaptureError, match="without gradients"), content.collecting():
-        with torch.no_grad():
-            model(ids())
+    with (
+        pytest.raises(sw.CaptureError, match=r"read held\.penalty after"),
+        content.collecting() as held,
+    ):
+        model(ids())
+        held.penalty  # noqa: B018
+    with (
+        pytest.raises(sw.CaptureError, match="without gradients"),
+        content.collecting(),
+        torch.no_grad(),
+    ):
+        model(ids())
     with pytest.raises(sw.RowError, match="two content keys"), content.collecting():
         model(ids(length=2))
     with pytest.raises(sw.RowError, match=r"floor=30 arrived.*floor=0\.3"):
