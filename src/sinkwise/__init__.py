@@ -45,7 +45,9 @@ _HOME = {
         "entropy_split",
     ),
     "channels.entropy_floor": ("content_entropy_floor",),
+    "training.alarms": ("Alarms",),
     "training.content_entropy": ("ContentEntropyFloor",),
+    "training.monitor": ("Monitor",),
     "distances.logratio": (
         "DistanceSplit",
         "aitchison_distance",
@@ -168,7 +170,9 @@ if TYPE_CHECKING:
     from sinkwise.surgery.removal import remove_heads
     from sinkwise.surgery.removal_cost import RemovalCost, removal_cost
     from sinkwise.surgery.switch import switch_off
+    from sinkwise.training.alarms import Alarms
     from sinkwise.training.content_entropy import ContentEntropyFloor
+    from sinkwise.training.monitor import Monitor
 
 
 def __getattr__(name: str) -> Any:

@@ -25,7 +25,14 @@ if TYPE_CHECKING:
     from sinkwise.capture.documents import Batch
     from sinkwise.capture.layers import AttentionLayers
 
-__all__ = ["DocumentRows", "LayoutRecorder", "RowRecorder", "refuse_foreign_call"]
+__all__ = [
+    "DocumentRows",
+    "LayoutRecorder",
+    "RowRecorder",
+    "looks_back_only",
+    "refuse_foreign_call",
+    "refuse_unfaithful",
+]
 
 _CHECKED_ROWS = 8
 
@@ -77,6 +84,17 @@ class DocumentRows:
         return np.concatenate([support, np.full((len(support), 1), learned)], axis=1)
 
 
+def looks_back_only(call: AttentionCall) -> bool:
+    """Whether no query of the first batch element sees a later key; some of its rows decide."""
+    import torch
+
+    n_keys = call.key.shape[2]
+    rows = torch.arange(0, n_keys, max(1, n_keys // 16), device=call.query.device)
+    seen = visibility(call, 0, rows, 0, n_keys).visible
+    behind = torch.arange(n_keys, device=rows.device)[None] <= rows[:, None]
+    return not bool((seen & ~behind).any())
+
+
 class LayoutRecorder:
     """Listener of a short pass: keeps the calls and whether they look ahead."""
 
@@ -85,15 +103,10 @@ class LayoutRecorder:
         self.calls: list[tuple[AttentionCall, bool]] = []
 
     def __call__(self, call: AttentionCall) -> None:
-        import torch
 
         width = self._batch.width or call.query.shape[2]  # an image's tokens aren't known yet
         refuse_foreign_call(call, len(self._batch.documents), width)
-        n_keys = call.key.shape[2]
-        rows = torch.arange(0, n_keys, max(1, n_keys // 16), device=call.query.device)
-        seen = visibility(call, 0, rows, 0, n_keys).visible
-        behind = torch.arange(n_keys, device=rows.device)[None] <= rows[:, None]
-        self.calls.append((call, not bool((seen & ~behind).any())))
+        self.calls.append((call, looks_back_only(call)))
 
 
 class RowRecorder:
@@ -248,19 +261,38 @@ class RowRecorder:
         told = row_output(
             call, item, rows.start, rows.stop, Visibility(visible, None), logits, sink
         )
-        scale = float(call.value[item, :, rows.start : rows.stop].abs().amax()) or 1.0
-        error = float((told - output[some]).abs().amax()) / scale
-        # float32 kernels differ in the order of their sums; half-precision ones round the logits
-        # themselves, by up to 6 % of a weight at logits near 27
-        tolerance = 1e-3 if call.query.dtype == torch.float32 else 0.25
-        if not error <= tolerance:
-            raise CaptureError(
-                f"layer {self._layers.layers[number]} ({type(call.module).__name__}): the captured "
-                f"rows don't give the attention's own output (off by {error:.2g} of the largest "
-                f"value, expected below {tolerance:g}). The model changes its logits in a way that "
-                "transformers' attention interface doesn't say, so its rows can't be captured "
-                "faithfully"
-            )
+        value = call.value[item, :, rows.start : rows.stop]
+        refuse_unfaithful(call, self._layers.layers[number], told, output[some], value)
+
+
+def refuse_unfaithful(
+    call: AttentionCall,
+    layer: int,
+    told: torch.Tensor,
+    output: torch.Tensor,
+    value: torch.Tensor,
+) -> None:
+    """Raise unless what the rows say an attention's output is, `told`, is what it was.
+
+    Raises
+    ------
+    CaptureError
+        If they differ by more than rounding, relative to the largest `value`.
+    """
+    import torch
+
+    scale = float(value.float().abs().amax()) or 1.0
+    error = float((told - output).abs().amax()) / scale
+    # float32 kernels differ in the order of their sums; half-precision ones round the logits
+    # themselves, by up to 6 % of a weight at logits near 27
+    tolerance = 1e-3 if call.query.dtype == torch.float32 else 0.25
+    if not error <= tolerance:
+        raise CaptureError(
+            f"layer {layer} ({type(call.module).__name__}): the captured rows don't give the "
+            f"attention's own output (off by {error:.2g} of the largest value, expected below "
+            f"{tolerance:g}). The model changes its logits in a way that transformers' attention "
+            "interface doesn't say, so its rows can't be captured faithfully"
+        )
 
 
 def refuse_foreign_call(call: AttentionCall, n_items: int, width: int) -> None:

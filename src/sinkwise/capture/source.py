@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import inspect
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -12,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from sinkwise.capture.documents import Batch, ImageDocuments, open_documents
-from sinkwise.capture.forward import model_inputs
+from sinkwise.capture.forward import model_inputs, refuse_encoder_decoder, without_output_head
 from sinkwise.capture.interface import (
     listening,
     loaded_implementations,
@@ -27,7 +26,7 @@ from sinkwise.capture.queries import (
     first_usable_query,
 )
 from sinkwise.capture.recording import DocumentRows, LayoutRecorder, RowRecorder
-from sinkwise.errors import CaptureError, RowError
+from sinkwise.errors import RowError
 from sinkwise.rowdata import HeadId, KeyLabels, RowBlock, make_block
 from sinkwise.rowdata.sink_sets import column_mass, found_columns
 
@@ -119,11 +118,11 @@ class ModelRows:
         memory_budget: int | None = None,
     ) -> None:
         require_transformers_model(model)
-        _refuse_encoder_decoder(model)
+        refuse_encoder_decoder(model)
         if batch_size < 1:
             raise RowError(f"batch_size={batch_size} arrived, expected a number of at least 1")
         self._named = model
-        self._model = _without_output_head(model)
+        self._model = without_output_head(model)
         self._held = sink if isinstance(sink, Mapping) else None
         # sinks that were found, here or elsewhere, are looked for from the first token on
         self._sink_rule = "held" if isinstance(sink, Mapping) else sink
@@ -329,23 +328,6 @@ class ModelRows:
                 inputs[name] = False
         with listening(model, recorder):
             model(**inputs)
-
-
-def _without_output_head(model: torch.nn.Module) -> torch.nn.Module:
-    """The part that attends: a language model's head costs as much as several layers."""
-    base: torch.nn.Module = model.base_model
-    # some vision models call their encoder the base, which reads embeddings, not pixels
-    reads = inspect.signature(base.forward).parameters
-    return base if model.main_input_name in reads else model
-
-
-def _refuse_encoder_decoder(model: torch.nn.Module) -> None:
-    if getattr(model.config, "is_encoder_decoder", False):
-        raise CaptureError(
-            f"{type(model).__name__} is an encoder-decoder: its cross-attention rows and its two "
-            "stacks can't be captured together yet. Pass its encoder, model.get_encoder(), if it "
-            "is a transformers model of its own"
-        )
 
 
 def _model_name(model: torch.nn.Module) -> str:
