@@ -12,9 +12,19 @@ from pathlib import Path
 import numpy as np
 import torch
 from tokenizers import Tokenizer, models, pre_tokenizers, processors
-from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
+from transformers import GPT2Config, GPT2LMHeadModel, PreTrainedTokenizerFast
 
-__all__ = ["BOS", "LENGTH", "TRIGGERS", "VOCABULARY", "Bigrams", "new_model", "tokenizer"]
+__all__ = [
+    "BOS",
+    "HELD_OUT",
+    "LENGTH",
+    "TRIGGERS",
+    "VOCABULARY",
+    "Bigrams",
+    "is_trigger",
+    "new_model",
+    "tokenizer",
+]
 
 VOCABULARY, LENGTH = 64, 48
 BOS = 0
@@ -104,20 +114,22 @@ def tokenizer() -> PreTrainedTokenizerFast:
     )
 
 
-def new_model(seed: int) -> LlamaForCausalLM:
-    """Return the untrained model: one layer, four heads, width 128."""
+def new_model(seed: int) -> GPT2LMHeadModel:
+    """Return the untrained model: one layer, four heads, width 128, no dropout."""
     torch.manual_seed(seed)
-    return LlamaForCausalLM(
-        LlamaConfig(
+    return GPT2LMHeadModel(
+        GPT2Config(
             vocab_size=VOCABULARY,
-            hidden_size=WIDTH,
-            intermediate_size=HIDDEN,
-            num_hidden_layers=1,
-            num_attention_heads=HEADS,
-            num_key_value_heads=HEADS,
-            max_position_embeddings=LENGTH,
+            n_positions=LENGTH,
+            n_embd=WIDTH,
+            n_layer=1,
+            n_head=HEADS,
+            n_inner=HIDDEN,
+            resid_pdrop=0.0,
+            embd_pdrop=0.0,
+            attn_pdrop=0.0,
+            tie_word_embeddings=False,
             bos_token_id=BOS,
-            eos_token_id=None,
-            pad_token_id=None,
+            eos_token_id=BOS,
         )
     )
