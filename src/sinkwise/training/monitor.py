@@ -40,9 +40,8 @@ class Monitor:
     Parameters
     ----------
     model
-        A transformers model, as it is or inside ``torch.compile``, data parallelism
-        (``DistributedDataParallel``), sharding (``fully_shard``,
-        ``FullyShardedDataParallel``) or adapters.
+        A transformers model, as it is or inside ``torch.compile``,
+        ``DistributedDataParallel``, ``fully_shard``, adapters, or a module that holds no other.
     probe
         What to look at: a training batch (a mapping of tensors), or texts or sequences of token
         ids.  By default the first batch that :meth:`step` is given; it is copied.  In a

@@ -12,11 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sinkwise.capture.forward import (
-    evaluating,
-    refuse_encoder_decoder,
-    without_output_head,
-)
+from sinkwise.capture.forward import refuse_encoder_decoder, without_output_head
 from sinkwise.capture.interface import Listener, listening, require_transformers_model
 from sinkwise.errors import CaptureError, InputTypeError
 
@@ -37,15 +33,12 @@ class Watched:
     model
         The transformers model.
     run
-        What is called.  Sharded weights are gathered by the outermost sharded module, so there
-        that one, output head and all; else the part that attends.
-    wrapper
-        What arrived.
+        What is called: the part that attends; with sharded weights all of it, because the
+        outermost module gathers some of them.
     """
 
     model: torch.nn.Module
     run: torch.nn.Module
-    wrapper: torch.nn.Module
 
     @property
     def device(self) -> torch.device:
@@ -58,7 +51,7 @@ class Watched:
         Nothing of it reaches the training step: random states, autocast's copies of the weights,
         compiled code, the mode of every module and sharded weights are as before.
         """
-        takes = inspect.signature(self._signature_of().forward).parameters
+        takes = inspect.signature(self.run.forward).parameters
         given: dict[str, Any] = {
             name: self._placed(name, tensor) for name, tensor in inputs.items() if name in takes
         }
@@ -73,12 +66,8 @@ class Watched:
             stack.enter_context(random_state_kept(self.device))
             stack.enter_context(_autocast_without_cache(self.device))
             stack.enter_context(_not_compiled())
-            stack.enter_context(evaluating(self.wrapper))
             stack.enter_context(listening(self.model, listener))
             self.run(**given)
-
-    def _signature_of(self) -> torch.nn.Module:
-        return self.model if self.run is self.wrapper else self.run
 
     def _placed(self, name: str, tensor: torch.Tensor) -> torch.Tensor:
         tensor = tensor.to(self.device)
@@ -97,26 +86,20 @@ def watched(model: Any) -> Watched:
     CaptureError
         If it is an encoder-decoder, or its weights are gathered by a module around it.
     """
-    inner, whole = model, False
-    while True:
-        whole = whole or _is_sharding_wrapper(inner)
-        deeper = _inside(inner)
-        if deeper is None:
-            break
+    inner = model
+    while (deeper := _inside(inner)) is not None:
         inner = deeper
     part = _only_part(inner)
     require_transformers_model(part)
     refuse_encoder_decoder(part)
-    if part is not inner and (whole or len(_sharded(inner)) > len(_sharded(part))):
+    sharded = _sharded(part)
+    if len(_sharded(inner)) > len(sharded):
         raise CaptureError(
-            f"the weights of {type(inner).__name__} are sharded as a whole, and running the "
+            f"the weights of {type(inner).__name__} are sharded together, and running the "
             f"{type(part).__name__} in it alone doesn't gather them: call fully_shard on the "
-            f"{type(part).__name__} itself, or monitor a run with DistributedDataParallel"
+            f"{type(part).__name__} itself"
         )
-    if whole:
-        return Watched(part, model, model)
-    run = part if _sharded(part) else without_output_head(part)
-    return Watched(part, run, part)
+    return Watched(part, part if sharded else without_output_head(part))
 
 
 def _only_part(module: Any) -> Any:
@@ -157,25 +140,21 @@ def _inside(model: Any) -> Any:
     return None
 
 
-def _is_sharding_wrapper(model: Any) -> bool:
-    import torch
-
-    if not torch.distributed.is_available():
-        return False
-    from torch.distributed.fsdp import FullyShardedDataParallel
-
-    return isinstance(model, FullyShardedDataParallel)
-
-
-def _sharded(model: torch.nn.Module) -> list[Any]:
-    """The modules whose weights are sharded in place (``fully_shard``)."""
+def _sharded(module: torch.nn.Module) -> list[Any]:
+    """The modules in it whose weights are sharded in place (``fully_shard``)."""
     import torch
 
     if not torch.distributed.is_available():
         return []
-    from torch.distributed.fsdp import FSDPModule
+    from torch.distributed.fsdp import FSDPModule, FullyShardedDataParallel
 
-    return [module for module in model.modules() if isinstance(module, FSDPModule)]
+    if any(isinstance(part, FullyShardedDataParallel) for part in module.modules()):
+        raise CaptureError(
+            f"{type(module).__name__} is sharded by FullyShardedDataParallel, which isn't served: "
+            "shard it with torch.distributed.fsdp.fully_shard (FSDP2; transformers' Trainer and "
+            "accelerate call it version 2)"
+        )
+    return [part for part in module.modules() if isinstance(part, FSDPModule)]
 
 
 def _reshard(model: torch.nn.Module) -> None:
@@ -185,10 +164,10 @@ def _reshard(model: torch.nn.Module) -> None:
 
 
 def _autocast_without_cache(device: torch.device) -> Any:
-    """Autocast as it is around the call, but nothing is left in its cache or taken from there.
+    """Autocast as it is around the call, but its cache is neither read nor filled.
 
-    A copy made without gradients would be taken by the next forward in the same context, and the
-    weight's gradient would be lost.
+    It may hold copies of weights from before the last update; and a copy that we leave, made
+    without gradients, could be taken by the training step.
     """
     import torch
 
