@@ -25,7 +25,7 @@ RECIPES: Mapping[str, Recipe] = {
     "content": Recipe(steps=300, learning_rate=3e-2),
 }
 """Warm-up and decay at a rate that learns well; ten times the rate from the first step on."""
-CHECKPOINTS = (0, 10, 20, 50, 100, 200, 300, 500, 700, 1000, 1500, 2000, 2500, 3000)
+CHECKPOINTS = (0, 2, 5, 10, 20, 50, 100, 200, 300, 500, 700, 1000, 1500, 2000, 2500, 3000)
 
 
 def train_run(
