@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 import os
@@ -15,7 +16,6 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
 torch.set_num_threads(1)
 
-import sinkwise as sw  # noqa: E402
 from experiments.bigrams import (  # noqa: E402
     BOS,
     HELD_OUT,
@@ -36,6 +36,8 @@ from experiments.entropy_floors import (  # noqa: E402
 )
 from experiments.split_curves import Curves, draw, read_curves  # noqa: E402
 from experiments.training import Recipe  # noqa: E402
+
+import sinkwise as sw  # noqa: E402
 from sinkwise.cli.documents import locate_documents  # noqa: E402
 
 SHORT = Recipe(steps=10, learning_rate=3e-3)
@@ -80,7 +82,7 @@ def test_the_least_loss_is_the_processs_own_by_hand():
     losses = []
     for row in ids.tolist():
         losses.append(math.log(VOCABULARY - TRIGGERS.stop))
-        for now, after in zip(row[1:-1], row[2:], strict=True):
+        for now, after in itertools.pairwise(row[1:]):
             losses.append(0.0 if now in TRIGGERS else -math.log(texts.table[now, after]))
     assert texts.least_loss(ids) == pytest.approx(sum(losses) / len(losses))
 

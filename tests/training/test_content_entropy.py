@@ -14,7 +14,13 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
 torch.set_num_threads(1)
 
-from transformers import GPT2Config, LlamaConfig, LlamaForCausalLM  # noqa: E402
+from transformers import (  # noqa: E402
+    GPT2Config,
+    LlamaConfig,
+    LlamaForCausalLM,
+    T5Config,
+    T5EncoderModel,
+)
 
 import sinkwise as sw  # noqa: E402
 from sinkwise.capture.families import FAMILIES, tiny_inputs, tiny_model  # noqa: E402
@@ -119,6 +125,40 @@ def test_the_sink_is_counted_from_each_documents_first_token():
     with sw.ContentEntropyFloor(model, 0.9, sink=(0, 2), queries="all").collecting() as held:
         model(**inputs)
     assert float(held.penalty.detach()) == pytest.approx(float(own.detach()), abs=1e-6)
+
+
+def test_a_biased_mask_and_a_position_bias_are_part_of_the_logits():
+    bias = torch.randn(3, 1, 10, 10, generator=torch.Generator().manual_seed(3)) * 2
+    hidden = torch.ones(10, 10).triu(1).bool()
+    mask = bias.masked_fill(hidden, torch.finfo(torch.float32).min)
+    model = small_llama().eval()
+    model.set_attn_implementation("eager")
+    attentions = model(ids(), attention_mask=mask, output_attentions=True).attentions
+    own, rows = own_penalty(attentions, None, 0.9)
+    with sw.ContentEntropyFloor(model, 0.9, queries="all").collecting() as held:
+        model(ids(), attention_mask=mask)
+    assert held.rows == rows
+    assert float(held.penalty.detach()) == pytest.approx(float(own.detach()), abs=1e-6)
+
+    encoder = T5EncoderModel(T5Config(**BY_TYPE["t5"].config)).eval()
+    bias = encoder.encoder.block[0].layer[0].SelfAttention.relative_attention_bias
+    torch.nn.init.normal_(bias.weight, generator=torch.Generator().manual_seed(4))
+    encoder.set_attn_implementation("eager")
+    own, rows = own_penalty(encoder(ids(), output_attentions=True).attentions, None, 0.99)
+    for implementation in ("eager", "sdpa"):
+        encoder.set_attn_implementation(implementation)
+        with sw.ContentEntropyFloor(encoder, 0.99, queries="all").collecting() as held:
+            encoder(ids())
+        assert held.rows == rows
+        assert float(held.penalty.detach()) == pytest.approx(float(own.detach()), abs=1e-6)
+
+
+def test_more_queries_than_a_document_has_are_all_that_see_a_sink_and_two_content_keys():
+    for model, rows in ((small_llama(), 8), (tiny_model(BY_TYPE["bert"]), 10)):
+        with sw.ContentEntropyFloor(model, 0.9, queries=99).collecting() as held:
+            model(ids())
+        layers = model.config.num_hidden_layers
+        assert held.rows == layers * 4 * 3 * rows
 
 
 def test_packed_documents_have_a_sink_each():
