@@ -24,6 +24,7 @@ from transformers import (  # noqa: E402
 
 import sinkwise as sw  # noqa: E402
 from sinkwise.capture.families import FAMILIES, tiny_inputs, tiny_model  # noqa: E402
+from sinkwise.capture.queries import choose_queries  # noqa: E402
 from sinkwise.training.rows import collecting_rows  # noqa: E402
 
 BY_TYPE = {family.model_type: family for family in FAMILIES}
@@ -145,6 +146,13 @@ def test_a_biased_mask_and_a_position_bias_are_part_of_the_logits():
     torch.nn.init.normal_(bias.weight, generator=torch.Generator().manual_seed(4))
     encoder.set_attn_implementation("eager")
     own, rows = own_penalty(encoder(ids(), output_attentions=True).attentions, None, 0.99)
+    with collecting_rows(encoder, queries="all") as every:
+        encoder(ids())
+    with collecting_rows(encoder, queries=3) as some:
+        encoder(ids())
+    at = choose_queries(10, 3, start=0, seed=0, document=0)
+    for whole, part in zip(every, some, strict=True):
+        torch.testing.assert_close(part.logits, whole.logits[:, :, at])
     for implementation in ("eager", "sdpa"):
         encoder.set_attn_implementation(implementation)
         with sw.ContentEntropyFloor(encoder, 0.99, queries="all").collecting() as held:
@@ -234,6 +242,20 @@ def test_I4_a_context_in_which_nothing_ran_is_an_error():
     content = sw.ContentEntropyFloor(small_llama(), 0.9)
     with pytest.raises(sw.CaptureError, match="not one attention row"), content.collecting():
         pass
+
+
+def test_a_model_compiled_before_is_heard_all_the_same():
+    plain, model = small_llama(), small_llama()
+    compiled = torch.compile(model, backend="eager")
+    compiled(ids())
+    found = []
+    for run in (plain, compiled):
+        content = sw.ContentEntropyFloor(plain if run is plain else model, 0.9, queries=4)
+        for step in range(12):  # more often than a frame may be compiled anew
+            with content.collecting() as held:
+                run(ids(seed=step))
+            found.append(float(held.penalty.detach()))
+    assert found[12:] == pytest.approx(found[:12], abs=1e-6)
 
 
 def test_G4_nothing_keeps_a_steps_tensors_alive():
