@@ -244,6 +244,7 @@ def test_I4_a_context_in_which_nothing_ran_is_an_error():
         pass
 
 
+@pytest.mark.slow
 def test_a_model_compiled_before_is_heard_all_the_same():
     plain, model = small_llama(), small_llama()
     compiled = torch.compile(model, backend="eager")

@@ -16,7 +16,6 @@ __all__ = [
     "change_of_parts",
     "entropy",
     "entropy_change",
-    "entropy_over",
     "entropy_parts",
     "entropy_split",
     "split_of_parts",
@@ -90,7 +89,7 @@ def entropy(
     0.6931
     """
     row = compose(p, where=where, logits=logits, check=check)
-    return entropy_over(row, row.support)
+    return _entropy_over(row, row.support)
 
 
 def entropy_split(
@@ -318,8 +317,8 @@ def _parts(row: Composition) -> EntropyParts:
     return EntropyParts(
         sink_mass=row.mass(row.sinks),
         content_mass=row.mass(row.content),
-        content_entropy=entropy_over(row, row.content),
-        sink_entropy=entropy_over(row, row.sinks, empty=0.0),
+        content_entropy=_entropy_over(row, row.content),
+        sink_entropy=_entropy_over(row, row.sinks, empty=0.0),
     )
 
 
@@ -337,7 +336,7 @@ def _binary_entropy(xp: Any, s: Array, rest: Array) -> Array:
     return -(large * xp.log1p(-small) + xlogx(xp, small))
 
 
-def entropy_over(row: Composition, mask: Array, empty: float = float("nan")) -> Array:
+def _entropy_over(row: Composition, mask: Array, empty: float = float("nan")) -> Array:
     """Entropy of the row re-closed over `mask`; `empty` where it has no mass there."""
     xp = row.xp
     log_share, share = row.parts(mask)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from sinkwise.channels.entropy import entropy_over
 from sinkwise.errors import RowError
-from sinkwise.geometry.composition import Composition, compose
+from sinkwise.geometry.composition import compose
+from sinkwise.geometry.masked import masked_entropy
 from sinkwise.geometry.namespace import Array, is_concrete
 from sinkwise.geometry.sinks import Sink
 
@@ -75,7 +75,9 @@ def content_entropy_floor(
     check_floor(floor)
     row = compose(logits, sink=sink, where=where, logits=True, check=check)
     xp = row.xp
-    share, counted = relative_content_entropy(row)
+    share, counted = relative_content_entropy(
+        xp, row.log_weights, row.content, row.sinks, positive=row.content & ~row.zero
+    )
     number = xp.sum(xp.astype(counted, share.dtype))
     if check and is_concrete(row.shares) and not bool(number > 0):
         raise RowError(
@@ -103,18 +105,26 @@ def check_floor(floor: float) -> None:
         )
 
 
-def relative_content_entropy(row: Composition) -> tuple[Array, Array]:
+def relative_content_entropy(
+    xp: Any, log_weights: Array, content: Array, sinks: Array, *, positive: Array
+) -> tuple[Array, Array]:
     """Return ``H(π) / log m`` of each row, and which rows count.
 
     Both are ``(...)``.  A row counts with a sink that it sees and two content keys or more; the
     others are 0, and so are their gradients.
+
+    Parameters
+    ----------
+    content, sinks
+        bool, broadcast to the rows: the visible keys that are content, and that are sinks.
+    positive
+        The content keys whose weight isn't 0.
     """
-    xp = row.xp
-    m = xp.sum(xp.astype(row.content, row.log_weights.dtype), axis=-1)
-    counted = (m >= 2) & xp.any(row.sinks, axis=-1)
-    h = entropy_over(row, row.content, empty=0.0)
+    m = xp.sum(xp.astype(content, log_weights.dtype), axis=-1)
+    counted = (m >= 2) & xp.any(sinks, axis=-1)
     most = xp.log(xp.where(counted, m, xp.full_like(m, 2.0)))
-    return xp.where(counted, h / most, xp.zeros_like(h)), counted
+    h = masked_entropy(xp, log_weights, positive)
+    return xp.where(counted, h / most, xp.zeros_like(h)), xp.broadcast_to(counted, h.shape)
 
 
 def shortfall(xp: Any, share: Array, counted: Array, floor: float) -> Array:

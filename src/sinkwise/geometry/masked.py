@@ -11,6 +11,7 @@ from typing import Any
 from sinkwise.geometry.namespace import Array
 
 __all__ = [
+    "masked_entropy",
     "masked_log_softmax",
     "masked_logsumexp",
     "masked_mean",
@@ -49,6 +50,19 @@ def masked_log_softmax(xp: Any, x: Array, mask: Array) -> tuple[Array, Array]:
     lse = xp.where(xp.isfinite(lse), lse, xp.zeros_like(lse))
     log_share = xp.where(mask, x - lse, xp.zeros_like(x))
     return log_share, xp.where(mask, xp.exp(log_share), xp.zeros_like(x))
+
+
+def masked_entropy(xp: Any, x: Array, mask: Array) -> Array:
+    """Entropy in nats of the softmax over the masked keys, ``(...)``; 0 where there are none.
+
+    With d the distance below the maximum, ``log Σ eᵈ − Σ eᵈ d / Σ eᵈ``: two terms that are never
+    negative, so nothing cancels, and one exponential a key.
+    """
+    below = xp.where(mask, x - _masked_max(xp, x, mask), xp.zeros_like(x))
+    e = xp.where(mask, xp.exp(below), xp.zeros_like(x))
+    total = xp.sum(e, axis=-1)
+    total = xp.where(total == 0, xp.ones_like(total), total)  # NaN stays NaN
+    return xp.log(total) - xp.sum(e * below, axis=-1) / total
 
 
 def _masked_max(xp: Any, x: Array, mask: Array) -> Array:

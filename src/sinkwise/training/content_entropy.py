@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal
 
 from sinkwise.channels.entropy_floor import check_floor, relative_content_entropy, shortfall
 from sinkwise.errors import CaptureError, RowError
-from sinkwise.geometry.composition import compose
+from sinkwise.geometry.namespace import as_arrays
 from sinkwise.training.rows import TrainingRows, collecting_rows
 
 if TYPE_CHECKING:
@@ -147,12 +147,12 @@ class CollectedPenalty:
 
         parts = []
         for layer in rows:
-            row = compose(
-                layer.logits, sink=layer.sink, where=layer.visible, logits=True, check=False
-            )
-            share, counted = relative_content_entropy(row)
+            xp, (logits,) = as_arrays(layer.logits)
+            visible = layer.visible
+            content, sinks = visible & ~layer.sink, visible & layer.sink
+            share, counted = relative_content_entropy(xp, logits, content, sinks, positive=content)
             below = counted & (share.detach() < floor)
-            missing = shortfall(row.xp, share, counted, floor).sum()
+            missing = shortfall(xp, share, counted, floor).sum()
             parts.append(torch.stack([missing, counted.sum(), below.sum()]).cpu())
         sums = torch.stack(parts).sum(0)
         _, counted, below = sums.tolist()
