@@ -81,7 +81,8 @@ def measure(model: torch.nn.Module, texts: Bigrams, *, documents: int = 64) -> d
     dict
         ``sink_mass``, ``entropy`` and ``content_entropy`` in nats, means over rows with two
         content keys and over heads; the first two also over the rows where nothing is copied
-        (``_elsewhere``); ``loss`` in nats; ``copied``, the share of triggers after which the
+        (``_elsewhere``); ``loss`` and ``least_loss`` of whoever knows the process, in nats;
+        ``copied``, the share of triggers after which the
         likeliest token is the one before.
     """
     ids = texts.batch(HELD_OUT, documents)
@@ -108,6 +109,7 @@ def measure(model: torch.nn.Module, texts: Bigrams, *, documents: int = 64) -> d
         "content_entropy": float(content.mean()),
         "content_entropy_elsewhere": float(content[~copies].mean()),
         "loss": float(out.loss),
+        "least_loss": texts.least_loss(ids),
         "copied": float((guess == ids[:, 2:])[asked].float().mean()),
     }
 

@@ -305,6 +305,23 @@ def test_accumulated_micro_batches_give_the_gradient_of_the_whole_batch():
     assert_close_gradients(gradients(parts), gradients(whole), 1e-5)
 
 
+def test_under_data_parallelism_the_wrapper_runs_and_its_module_is_heard(tmp_path):
+    from torch import distributed
+
+    plain, model = small_llama(), small_llama()
+    distributed.init_process_group("gloo", f"file://{tmp_path}/store", rank=0, world_size=1)
+    try:
+        wrapper = torch.nn.parallel.DistributedDataParallel(model)
+        for run, inside in ((plain, plain), (wrapper, wrapper.module)):
+            content = sw.ContentEntropyFloor(inside, 0.9, queries=4)
+            with content.collecting() as held:
+                loss = run(ids(), labels=ids()).loss
+            (loss + held.penalty).backward()
+    finally:
+        distributed.destroy_process_group()
+    assert_close_gradients(gradients(model), gradients(plain), 1e-6)
+
+
 def test_positions_are_drawn_anew_each_pass_and_again_from_the_seed():
     model = small_llama()
 
