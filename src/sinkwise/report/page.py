@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from sinkwise import __version__
 from sinkwise.errors import MissingExtraError
 from sinkwise.report.once import computed_once
-from sinkwise.report.section import Figure
+from sinkwise.report.section import Figure, Section
 from sinkwise.report.sections import make_sections
 from sinkwise.report.theme import CONFIG
 from sinkwise.report.wording import count_of, plain
@@ -20,7 +20,7 @@ from sinkwise.report.wording import count_of, plain
 if TYPE_CHECKING:
     from sinkwise.studies.audit import Audit
 
-__all__ = ["write_report"]
+__all__ = ["write_page", "write_report"]
 
 
 def write_report(audit: Audit, path: str | os.PathLike[str]) -> Path:
@@ -44,19 +44,50 @@ def write_report(audit: Audit, path: str | os.PathLike[str]) -> Path:
     RuntimeError
         If a section can't be made; it names the section.
     """
+    _template()  # or an extra that is absent is missed after the work
+    audit = computed_once(audit)
+    return write_page(
+        path,
+        model=plain(audit.card().get("model") or "Attention arrays"),
+        measured=_measured(audit),
+        sections=make_sections(audit),
+    )
+
+
+def write_page(
+    path: str | os.PathLike[str], *, model: str, measured: str, sections: Iterable[Section]
+) -> Path:
+    """Write sections as one HTML file and return its path; as :func:`write_report`.
+
+    Parameters
+    ----------
+    path
+        File to write; its folder is made if it does not exist.
+    model
+        What was measured, the page's heading.
+    measured
+        How much of it, in a line.
+    sections
+        In their order on the page.
+
+    Raises
+    ------
+    MissingExtraError
+        If plotly or Jinja2 is not installed.
+    """
     template = _template()
-    return _write_whole(Path(path), template.render(**_page(computed_once(audit))))
+    return _write_whole(Path(path), template.render(**_page(model, measured, sections)))
 
 
-def _page(audit: Audit) -> dict[str, Any]:
+def _page(model: str, measured: str, sections: Iterable[Section]) -> dict[str, Any]:
     from markupsafe import Markup
     from plotly.offline import get_plotlyjs
 
     return {
         "version": __version__,
-        "model": plain(audit.card().get("model") or "Attention arrays"),
-        "measured": _measured(audit),
-        "sections": list(make_sections(audit)),
+        "model": model,
+        "measured": measured,
+        "sections": list(sections),
         "css": Markup(_resource("report.css")),
         "js": Markup(_resource("report.js")),
         "plot_config": Markup(json.dumps(CONFIG)),

@@ -6,6 +6,7 @@ import importlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -240,7 +241,7 @@ class CollapseStudy:
 
     def changes(self) -> tuple[EntropyShift, ...]:
         """Return the changes between consecutive checkpoints."""
-        return tuple(self.change(*pair) for pair in zip(self.names, self.names[1:], strict=False))
+        return tuple(self.change(*pair) for pair in pairwise(self.names))
 
     @property
     def overall(self) -> EntropyShift:
