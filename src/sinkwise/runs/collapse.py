@@ -16,7 +16,7 @@ from sinkwise.runs.collapse_folder import CollapseFolder
 from sinkwise.runs.files import write_json
 from sinkwise.runs.model_source import documents_digest
 from sinkwise.runs.versions import versions
-from sinkwise.studies.collapse import Checkpoint, CollapseStudy
+from sinkwise.studies.collapse import Checkpoint, CollapseStudy, check_bounds
 from sinkwise.studies.collapse_rows import (
     MemoryCollapseStore,
     RowLayout,
@@ -123,6 +123,7 @@ def collapse_study(
     >>> study.overall.verdict, round(float(study.overall.shares["sink"].value), 6)
     ('sink grew', 1.0)
     """
+    check_bounds(level, peaked, uniform)
     options: dict[str, Any] = {
         "queries": queries,
         "max_length": max_length,

@@ -30,7 +30,7 @@ from sinkwise.studies.collapse_verdicts import share_of_change, verdict, words
 if TYPE_CHECKING:
     import xarray as xr
 
-__all__ = ["Checkpoint", "CollapseStudy", "EntropyShift"]
+__all__ = ["Checkpoint", "CollapseStudy", "EntropyShift", "check_bounds"]
 
 _CURVES = (
     "entropy",
@@ -42,6 +42,23 @@ _CURVES = (
     "content_evenness",
 )
 _PARTS = ("total", *CHANNELS, "sink_mass", "content_entropy")
+
+
+def check_bounds(level: float, peaked: float, uniform: float) -> None:
+    """Refuse bounds that a study can't have.
+
+    Raises
+    ------
+    RowError
+        Naming the one that is wrong.
+    """
+    if not 0 <= peaked < uniform <= 1:
+        raise RowError(
+            f"peaked={peaked}, uniform={uniform}: expected bounds on H(π)/log m with 0 <= peaked < "
+            "uniform <= 1"
+        )
+    if not 0 < level < 1:
+        raise RowError(f"level={level!r}, expected a number between 0 and 1, such as 0.95")
 
 
 @dataclass(frozen=True)
@@ -138,13 +155,7 @@ class CollapseStudy:
                 f"checkpoints {names} arrived, expected two or more of different names: a change "
                 "is between two"
             )
-        if not 0 <= peaked < uniform <= 1:
-            raise RowError(
-                f"peaked={peaked}, uniform={uniform}: expected bounds on H(π)/log m with 0 <= "
-                "peaked < uniform <= 1"
-            )
-        if not 0 < level < 1:
-            raise RowError(f"level={level!r}, expected a number between 0 and 1, such as 0.95")
+        check_bounds(level, peaked, uniform)
         self._store = store
         self._checkpoints = tuple(checkpoints)
         self.heads = heads
