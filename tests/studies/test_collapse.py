@@ -130,6 +130,16 @@ def test_both_and_neither():
     assert study_of(z, onto_sink(sharper(z, 3.0), 3.0)).overall.verdict == "both"
 
 
+def test_what_made_most_of_a_change_is_named_where_both_channels_count():
+    z = maps(0)
+    most = study_of(z, onto_sink(sharper(z, 1.3), 4.0)).overall
+    assert (most.verdict, most.mostly) == ("both", "sink")
+    assert "Most of the change is the sink's" in most.words
+    least = study_of(z, onto_sink(sharper(z, 6.0), 0.2)).overall
+    assert (least.verdict, least.mostly) == ("both", "content")
+    assert study_of(z, z).overall.mostly == ""
+
+
 def test_checkpoints_that_differ_by_noise_are_rarely_told_apart():
     found = [study_of(maps(seed), maps(seed + 100)).overall.verdict for seed in range(30)]
     assert found.count("neither") >= 24  # 0.95 in each of two channels: 27 on average

@@ -34,7 +34,8 @@ from sinkwise.cli.tables import text_table
 from sinkwise.errors import MissingExtraError
 
 if TYPE_CHECKING:
-    from sinkwise.studies.collapse import CollapseStudy, EntropyShift
+    from sinkwise.studies.collapse import CollapseStudy
+    from sinkwise.studies.collapse_records import EntropyShift
 
 __all__ = ["collapse_command"]
 
@@ -246,7 +247,7 @@ def _short_summary(found: CollapseStudy, folder: Path, page: Path | None) -> str
         f"{len(found.names)} checkpoints, {len(found.heads)} heads, {found.n_rows} rows at each",
         "Change of entropy in nats, and what each channel made of it:",
         text_table(
-            ("from", "to", "total", "sink", "content", "share of sink", "verdict"),
+            ("from", "to", "total", "sink", "content", "share of sink", "verdict", "mostly"),
             [_row(shift) for shift in _shown(found)],
         ),
         f"{found.overall.first} to {found.overall.second}: {found.overall.words}",
@@ -272,4 +273,5 @@ def _row(shift: EntropyShift) -> tuple[str, ...]:
         *(f"{value.value:+.3f} [{value.low:+.3f}, {value.high:+.3f}]" for value in values),
         told,
         shift.verdict,
+        shift.mostly.replace("_", " "),
     )

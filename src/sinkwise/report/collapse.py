@@ -32,7 +32,8 @@ from sinkwise.report.section import (
     table,
 )
 from sinkwise.report.wording import count_of, interval, number, percent, plain
-from sinkwise.studies.collapse import CollapseStudy, EntropyShift
+from sinkwise.studies.collapse import CollapseStudy
+from sinkwise.studies.collapse_records import EntropyShift
 from sinkwise.studies.collapse_sums import CHANNELS
 from sinkwise.studies.collapse_verdicts import VERDICTS
 
@@ -190,6 +191,7 @@ def _changes_table(study: CollapseStudy) -> Table:
             },
             "sink mass": lambda r: interval(*r["shift"].sink_mass),
             "verdict": lambda r: r["shift"].verdict,
+            "mostly": lambda r: channel_words(r["shift"].mostly),
         },
     )
 

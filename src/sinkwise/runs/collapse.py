@@ -16,7 +16,8 @@ from sinkwise.runs.collapse_folder import CollapseFolder
 from sinkwise.runs.files import write_json
 from sinkwise.runs.model_source import documents_digest
 from sinkwise.runs.versions import versions
-from sinkwise.studies.collapse import Checkpoint, CollapseStudy, check_bounds
+from sinkwise.studies.collapse import CollapseStudy, check_bounds
+from sinkwise.studies.collapse_records import Checkpoint
 from sinkwise.studies.collapse_rows import (
     MemoryCollapseStore,
     RowLayout,

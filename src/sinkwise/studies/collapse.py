@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
@@ -17,6 +16,7 @@ from sinkwise.accumulate.intervals import Interval, jackknife_mean
 from sinkwise.errors import RowError
 from sinkwise.rowdata import HeadId
 from sinkwise.studies.collapse_json import written
+from sinkwise.studies.collapse_records import Checkpoint, EntropyShift
 from sinkwise.studies.collapse_rows import CollapseStore
 from sinkwise.studies.collapse_sums import (
     CHANNELS,
@@ -25,7 +25,13 @@ from sinkwise.studies.collapse_sums import (
     checkpoint_sums,
     usable_rows,
 )
-from sinkwise.studies.collapse_verdicts import share_of_change, verdict, words
+from sinkwise.studies.collapse_verdicts import (
+    mostly,
+    share_of_change,
+    verdict,
+    words,
+    words_of_shares,
+)
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -59,51 +65,6 @@ def check_bounds(level: float, peaked: float, uniform: float) -> None:
         )
     if not 0 < level < 1:
         raise RowError(f"level={level!r}, expected a number between 0 and 1, such as 0.95")
-
-
-@dataclass(frozen=True)
-class Checkpoint:
-    """A checkpoint's name, and its training step where one is known."""
-
-    name: str
-    step: int | None = None
-
-
-@dataclass(frozen=True)
-class EntropyShift:
-    """The attributed change of entropy between two checkpoints, in nats.
-
-    Attributes
-    ----------
-    first, second
-        Names of the checkpoints.
-    total, sink, content, within_sink
-        Mean change over rows and its channels: ``total = sink + content + within_sink``.
-    sink_mass, content_entropy
-        Change of the mean sink mass, and of the mean content entropy.
-    shares
-        Each channel's share of the total with Fieller's interval; NaN where the interval of the
-        total holds 0, and for a single document.
-    verdict
-        One of :data:`~sinkwise.studies.collapse_verdicts.VERDICTS`.
-    words
-        The verdict as a sentence.
-    residual
-        Largest error of the sum of the channels of one row.
-    """
-
-    first: str
-    second: str
-    total: Interval
-    sink: Interval
-    content: Interval
-    within_sink: Interval
-    sink_mass: Interval
-    content_entropy: Interval
-    shares: Mapping[str, Interval]
-    verdict: str
-    words: str
-    residual: float
 
 
 class CollapseStudy:
@@ -246,7 +207,8 @@ class CollapseStudy:
             **parts,
             shares=shares,
             verdict=verdict(*judged),
-            words=words(*judged),
+            mostly=mostly(shares),
+            words=f"{words(*judged)} {words_of_shares(shares)}".strip(),
             residual=sums.residual,
         )
 

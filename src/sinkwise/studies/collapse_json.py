@@ -9,7 +9,8 @@ from sinkwise.studies.collapse_sums import CHANNELS
 from sinkwise.studies.jsonable import jsonable
 
 if TYPE_CHECKING:
-    from sinkwise.studies.collapse import CollapseStudy, EntropyShift
+    from sinkwise.studies.collapse import CollapseStudy
+    from sinkwise.studies.collapse_records import EntropyShift
 
 __all__ = ["SCHEMA", "WITHHELD", "written"]
 
@@ -59,6 +60,7 @@ def _change(study: CollapseStudy, shift: EntropyShift) -> dict[str, Any]:
         "sink_mass": _value(shift.sink_mass),
         "content_entropy": _value(shift.content_entropy),
         "verdict": shift.verdict,
+        "mostly": shift.mostly,
         "words": shift.words,
         "share_withheld": None if given else WITHHELD["single" if single else "zero"],
         "heads_by_verdict": {str(name): int(number) for name, number in calls.items()},

@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 from scipy import stats
 
 from sinkwise.accumulate.intervals import Interval, jackknife_deviations, jackknife_mean
 
-__all__ = ["VERDICTS", "excludes_zero", "share_of_change", "verdict", "words"]
+__all__ = [
+    "VERDICTS",
+    "excludes_zero",
+    "mostly",
+    "share_of_change",
+    "verdict",
+    "words",
+    "words_of_shares",
+]
 
 VERDICTS = (
     "sink grew",
@@ -148,6 +158,43 @@ def share_of_change(
     reach = np.sqrt(max(b * b - a * k, 0.0))
     # adding 0 turns a negative zero into a plain one
     return Interval(c / t + 0.0, float((b - reach) / a) + 0.0, float((b + reach) / a) + 0.0)
+
+
+def mostly(shares: Mapping[str, Interval]) -> str:
+    """Return the channel whose share's interval lies above a half, empty where none does.
+
+    With many documents small channels are told apart from 0 too, and the verdict is ``both``; this
+    says which of them matters.
+
+    Examples
+    --------
+    >>> mostly({"sink": Interval(0.78, 0.76, 0.8), "content": Interval(0.22, 0.2, 0.24)})
+    'sink'
+    """
+    return next((name for name, share in shares.items() if share.low > 0.5), "")
+
+
+def words_of_shares(shares: Mapping[str, Interval]) -> str:
+    """Return a sentence on the shares, empty where they are withheld.
+
+    Examples
+    --------
+    >>> words_of_shares({"sink": Interval(0.78, 0.76, 0.8), "content": Interval(0.22, 0.2, 0.24)})
+    "Most of the change is the sink's: 78 % (76 to 80)."
+    """
+    if not all(np.isfinite(share.value) for share in shares.values()):
+        return ""
+    most = mostly(shares)
+    if most:
+        value, low, high = (100 * end for end in shares[most])
+        whose = {"sink": "the sink's", "content": "the content's"}.get(most, "within the sink")
+        return f"Most of the change is {whose}: {value:.0f} % ({low:.0f} to {high:.0f})."
+    told = ", ".join(
+        f"{name.replace('_', ' ')} {100 * share.value:.0f} %"
+        for name, share in shares.items()
+        if share.value
+    )
+    return f"No channel made most of the change: {told}."
 
 
 def _of_sink(mass: Interval) -> str:

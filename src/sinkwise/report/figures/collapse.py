@@ -11,7 +11,8 @@ import numpy as np
 
 from sinkwise.report.theme import COLOURS, graph_objects, new_figure
 from sinkwise.report.wording import interval, label, number
-from sinkwise.studies.collapse import CollapseStudy, EntropyShift
+from sinkwise.studies.collapse import CollapseStudy
+from sinkwise.studies.collapse_records import EntropyShift
 from sinkwise.studies.collapse_sums import CHANNELS, RESIDUAL
 
 if TYPE_CHECKING:
