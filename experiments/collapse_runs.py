@@ -14,6 +14,7 @@ from pathlib import Path
 
 import torch
 from transformers import AutoModelForCausalLM
+from transformers.utils.logging import disable_progress_bar
 
 from experiments.bigrams import HELD_OUT, Bigrams, new_model, tokenizer
 from experiments.training import Loss, Recipe, next_token_loss, train
@@ -79,6 +80,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, required=True, help="folder to write")
     parser.add_argument("--seed", type=int, default=0)
     arguments = parser.parse_args()
+    disable_progress_bar()
     torch.set_num_threads(1)  # matrices this small only wait for each other
     arguments.out.mkdir(parents=True, exist_ok=True)
     Bigrams.drawn(arguments.seed).save_texts(arguments.out / "texts.txt")

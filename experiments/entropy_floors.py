@@ -16,6 +16,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from transformers.utils.logging import disable_progress_bar
 
 import sinkwise as sw
 from experiments.bigrams import HELD_OUT, Bigrams, is_trigger
@@ -119,6 +120,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, required=True, help="folder to write")
     parser.add_argument("--seed", type=int, default=0)
     arguments = parser.parse_args()
+    disable_progress_bar()
     torch.set_num_threads(1)  # matrices this small only wait for each other
     arguments.out.mkdir(parents=True, exist_ok=True)
     texts = Bigrams.drawn(arguments.seed)

@@ -1,25 +1,26 @@
 """Draw what each channel did to the entropy of some runs, as one SVG.
 
 ``python -m experiments.split_curves --out FILE.svg TITLE=RUN [TITLE=RUN ...]`` reads the folders
-that ``sinkwise collapse`` wrote.  Beneath each pair of areas stand the two curves they explain.
+that ``sinkwise collapse`` wrote.  Every point is the exact attribution of the change between the
+first checkpoint and this one, so it doesn't depend on which checkpoints were saved in between.
+Beneath each pair of areas stand the two curves they explain.
 """
 
 from __future__ import annotations
 
 import argparse
-import itertools
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from xml.sax.saxutils import escape
 
+import sinkwise as sw
 from sinkwise.report.theme import COLOURS
 
 __all__ = ["Curves", "draw", "read_curves"]
 
 SINK, CONTENT, TOTAL, MASS = (COLOURS[c] for c in ("orange", "blue", "grey", "vermilion"))
-WIDTH, GAP, LEFT, TOP, UPPER, LOWER = 400, 58, 56, 64, 210, 120
+WIDTH, GAP, LEFT, TOP, UPPER, LOWER = 440, 58, 56, 64, 210, 120
 
 
 @dataclass(frozen=True)
@@ -29,28 +30,23 @@ class Curves:
     title: str
     steps: tuple[int, ...]
     sink: tuple[float, ...]
-    """Summed contributions of the sink to the change of entropy since the first checkpoint."""
+    """The sink's contribution to the change of entropy since the first checkpoint."""
     content: tuple[float, ...]
     sink_mass: tuple[float, ...]
     content_entropy: tuple[float, ...]
 
 
-def read_curves(title: str, run: Path) -> Curves:
-    """Read ``collapse.json`` of a run whose sink is one key."""
-    study = json.loads((run / "collapse.json").read_text(encoding="utf-8"))
-    points, changes = study["checkpoints"], study["changes"]
-
-    def summed(channel: str) -> tuple[float, ...]:
-        values = (change[channel]["value"] for change in changes)
-        return tuple(itertools.accumulate(values, initial=0.0))
-
+def read_curves(title: str, study: sw.CollapseStudy) -> Curves:
+    """Take the curves of a study whose sink is one key, so that nothing lies within it."""
+    points = study.checkpoints
+    shifts = [study.change(study.names[0], name) for name in study.names[1:]]
     return Curves(
         title,
-        tuple(point["step"] for point in points),
-        summed("sink"),
-        summed("content"),
-        tuple(point["sink_mass"] for point in points),
-        tuple(point["content_entropy"] for point in points),
+        tuple(int(step) for step in points["step"]),
+        (0.0, *(float(shift.sink.value) for shift in shifts)),
+        (0.0, *(float(shift.content.value) for shift in shifts)),
+        tuple(points["sink_mass"]),
+        tuple(points["content_entropy"]),
     )
 
 
@@ -121,7 +117,7 @@ def _column(run: Curves, left: float, lowest: float, highest: float) -> list[str
         _text(left + 4, floor - LOWER - 6, f"sink mass; content entropy over {highest:.2f} nats")
     )
     for place, step in zip(places, run.steps, strict=True):
-        marks.append(_text(place, floor + 16, str(step), anchor="middle", size=10))
+        marks.append(_text(place, floor + 16, str(step), anchor="middle", size=9))
     marks.append(_text(left + WIDTH / 2, floor + 34, "step", anchor="middle"))
     return marks
 
@@ -150,7 +146,7 @@ def main() -> None:
     parser.add_argument("runs", nargs="+", metavar="TITLE=RUN")
     arguments = parser.parse_args()
     named = [run.rpartition("=") for run in arguments.runs]
-    curves = [read_curves(title, Path(folder)) for title, _, folder in named]
+    curves = [read_curves(title, sw.open_collapse(folder)) for title, _, folder in named]
     arguments.out.parent.mkdir(parents=True, exist_ok=True)
     arguments.out.write_text(draw(curves), encoding="utf-8")
 

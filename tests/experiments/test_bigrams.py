@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import itertools
-import json
 import math
 import os
 import re
+from types import SimpleNamespace
 
 import numpy as np
+import pandas as pd
 import pytest
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
@@ -126,18 +127,19 @@ def test_training_is_the_same_from_the_same_seed(tmp_path):
     assert not torch.equal(next(other.parameters()), next(new_model(3).parameters()))
 
 
-def test_the_drawn_areas_are_the_channels_and_end_at_the_total(tmp_path):
-    changes = [(-1.0, -0.5), (0.25, -0.75)]
-    points = [(3.0, 0.1, 3.0), (1.5, 0.5, 2.0), (1.0, 0.4, 1.5)]
-    study = {
-        "checkpoints": [
-            {"step": 10 * i, "entropy": h, "sink_mass": s, "content_entropy": c}
-            for i, (h, s, c) in enumerate(points)
-        ],
-        "changes": [{"sink": {"value": a}, "content": {"value": b}} for a, b in changes],
-    }
-    (tmp_path / "collapse.json").write_text(json.dumps(study))
-    curves = read_curves("a < b", tmp_path)
+def test_the_drawn_areas_are_the_channels_and_end_at_the_total():
+    shifts = {"b": (-1.0, -0.5), "c": (-0.75, -1.25)}
+    study = SimpleNamespace(
+        names=("a", "b", "c"),
+        checkpoints=pd.DataFrame(
+            {"step": [0, 10, 20], "sink_mass": [0.1, 0.5, 0.4], "content_entropy": [3.0, 2.0, 1.5]}
+        ),
+        change=lambda first, second: SimpleNamespace(
+            sink=SimpleNamespace(value=shifts[second][0]),
+            content=SimpleNamespace(value=shifts[second][1]),
+        ),
+    )
+    curves = read_curves("a < b", study)
     assert curves == Curves(
         "a < b", (0, 10, 20), (0, -1, -0.75), (0, -0.5, -1.25), (0.1, 0.5, 0.4), (3, 2, 1.5)
     )
