@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -179,14 +180,9 @@ def _changes_table(study: CollapseStudy) -> Table:
             "from": lambda r: r["shift"].first,
             "to": lambda r: r["shift"].second,
             "total": lambda r: interval(*r["shift"].total),
+            **{channel_words(name): partial(_channel, name) for name in CHANNELS},
             **{
-                channel_words(name): lambda r, name=name: _nonzero(getattr(r["shift"], name))
-                for name in CHANNELS
-            },
-            **{
-                f"share of {channel_words(name)}": lambda r, name=name: _share(
-                    r["shift"].shares[name]
-                )
+                f"share of {channel_words(name)}": partial(_channel_share, name)
                 for name in CHANNELS[:2]
             },
             "sink mass": lambda r: interval(*r["shift"].sink_mass),
@@ -288,6 +284,14 @@ def _withheld(shift: EntropyShift) -> str:
         "No shares: the interval of the change of entropy holds 0, and a share of nothing means "
         "nothing."
     )
+
+
+def _channel(name: str, row: Any) -> str:
+    return _nonzero(getattr(row["shift"], name))
+
+
+def _channel_share(name: str, row: Any) -> str:
+    return _share(row["shift"].shares[name])
 
 
 def _share(share: Any) -> str:
