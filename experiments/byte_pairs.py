@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
 from transformers import PreTrainedTokenizerFast
 
-__all__ = ["BOS", "train_tokenizer"]
+__all__ = ["BOS", "token_stream", "train_tokenizer"]
 
 BOS, PAD = "<s>", "<pad>"
 
@@ -60,3 +60,16 @@ def train_tokenizer(
         clean_up_tokenization_spaces=False,
         **special,
     )
+
+
+def token_stream(tokenizer: PreTrainedTokenizerFast, texts: Iterable[str]) -> list[int]:
+    """Return the tokens of all texts in a row, uncut and without special tokens.
+
+    Examples
+    --------
+    >>> tokenizer = train_tokenizer(["to be or not to be"], vocabulary=262, max_length=2)
+    >>> tokenizer.convert_ids_to_tokens(token_stream(tokenizer, ["to be", "be"]))
+    ['to', 'Ġbe', 'be']
+    """
+    encode = tokenizer.backend_tokenizer.encode
+    return [token for text in texts for token in encode(text, add_special_tokens=False).ids]

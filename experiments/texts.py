@@ -33,10 +33,13 @@ class SplitTexts:
     evaluation: tuple[str, ...]
 
     def save_held_out(self, folder: Path) -> None:
-        """Write ``calibration.txt`` and ``evaluation.txt``, documents parted by blank lines."""
+        """Write ``calibration.txt`` and ``evaluation.txt``, documents parted by blank lines.
+
+        A blank line within a document is left out: it would part it.
+        """
         for name in ("calibration", "evaluation"):
-            text = "\n\n".join(getattr(self, name)) + "\n"
-            (folder / f"{name}.txt").write_text(text, encoding="utf-8")
+            whole = ("\n".join(filter(str.strip, d.splitlines())) for d in getattr(self, name))
+            (folder / f"{name}.txt").write_text("\n\n".join(whole) + "\n", encoding="utf-8")
 
 
 def split_texts(file: Path | None = None) -> SplitTexts:
