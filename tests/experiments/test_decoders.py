@@ -102,7 +102,7 @@ def test_a_layer_pays_for_what_it_lacks_alone(model, tokenizer):
         paid = float(with_first_key_mass(between, price=7000.0)(model, ids)) - plain
         assert paid == pytest.approx(7000 * (between - low) ** 2 / 2, rel=1e-2)
         both = float(with_first_key_mass(0.9, price=7000.0)(model, ids)) - plain
-        assert both == pytest.approx(7 * ((0.9 - low) ** 2 + (0.9 - high) ** 2) / 2, rel=1e-4)
+        assert both == pytest.approx(7000 * ((0.9 - low) ** 2 + (0.9 - high) ** 2) / 2, rel=1e-4)
     assert with_first_key_mass(0) is next_token_loss
 
 
