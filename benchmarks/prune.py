@@ -19,15 +19,15 @@ from benchmarks.witnesses import HELD_OUT, witness
 from sinkwise.studies.head_scores import SCORES as ALL_SCORES
 
 SCORES = (
+    "fisher_matrix+output",
     "joint_output_fisher",
     "joint_output",
-    "fisher_matrix+output",
+    "fisher_matrix",
     "relative_output_norm",
     "ahon_ln",
     "output_norm",
     "michel",
     "fisher",
-    "leave_one_out",
     "sink_mass/most",
     "flattest",
     "js_divergence/kept",

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from sinkwise.errors import RowError, RunError
-from sinkwise.studies.head_scores import SCORES
+from sinkwise.studies.head_scores import DEFAULT, SCORES
 from sinkwise.studies.prune_best import best_score
 from sinkwise.studies.prune_cells import Cell, Damages
 from sinkwise.studies.prune_classical import against_classical
@@ -25,7 +25,7 @@ TOKENS = (10, 20, 10)
 DENSE = (30.0, 50.0, 28.0)  # 108 nats over 40 tokens
 
 KINDS = {
-    "joint_output_fisher": ("joint", False),
+    DEFAULT: ("joint", False),
     "joint_output": ("joint", False),
     "michel": ("single", True),
     "relative_output_norm": ("single", True),
@@ -173,7 +173,7 @@ def test_a_single_document_has_values_and_no_interval():
     one = study(
         *(
             point(name, (rise, 0, 0)) | {"documents": [{"loss": 30.0 + rise, "tokens": 10}]}
-            for name, rise in (("michel", 1.0), ("joint_output_fisher", 2.0))
+            for name, rise in (("michel", 1.0), (DEFAULT, 2.0))
         ),
         dense={"metric": "perplexity", "documents": [{"loss": 30.0, "tokens": 10}]},
     )
@@ -184,10 +184,10 @@ def test_a_single_document_has_values_and_no_interval():
     assert first["low"] is first["high"] is first["damage"]["low"] is None
     assert first["note"] == "one document: no interval"
     assert one.best().score == "michel"
-    assert one.best().not_told_apart == ("joint_output_fisher",)
+    assert one.best().not_told_apart == (DEFAULT,)
     assert "one document" in one.best().note
     assert "one held-out document" in one.warnings()[0]
-    assert np.isnan(one.paired("michel", "joint_output_fisher").low.iloc[0])
+    assert np.isnan(one.paired("michel", DEFAULT).low.iloc[0])
 
 
 def test_a_document_that_predicts_nothing_does_not_count():
@@ -337,7 +337,7 @@ def two_cells(**rises):
 def test_ratio_to_the_best_classical_score_by_hand():
     found = study(
         *two_cells(
-            joint_output_fisher=(0.1, 0.9),
+            **{DEFAULT: (0.1, 0.9)},
             joint_output=(0.01, 0.01),  # not classical: never the denominator
             michel=(0.2, 0.8),
             relative_output_norm=(0.4, 0.6),
@@ -356,8 +356,8 @@ def test_ratio_to_the_best_classical_score_by_hand():
 def test_interval_of_the_mean_ratio_is_the_jackknife_of_the_mean_log_ratio():
     one, other = (1.0, 5.0, 2.0), (3.0, 6.5, 3.3)
     found = study(
-        point("joint_output_fisher", one),
-        point("joint_output_fisher", other, scope="layer"),
+        point(DEFAULT, one),
+        point(DEFAULT, other, scope="layer"),
         point("michel", other),
         point("michel", (6, 11.5, 6), scope="layer"),
     ).against_classical()
@@ -380,19 +380,19 @@ def test_a_score_is_not_held_against_itself():
     assert found.cells.classical.tolist() == ["content", "content"]
     with pytest.raises(RowError, match="no classical score beside 'content'"):
         study(*two_cells(content=(0.1, 0.1))).against_classical("content")
-    with pytest.raises(RowError, match="no point is of the score 'joint_output_fisher'"):
+    with pytest.raises(RowError, match="no point is of the score '"):
         study(*two_cells(content=(0.1, 0.1))).against_classical()
 
 
 def test_ratios_are_withheld_where_the_classical_damage_is_none():
     found = study(
-        point("joint_output_fisher", (1, 2, 1)),
+        point(DEFAULT, (1, 2, 1)),
         point("michel", (-1, 3, -1)),  # 1/40, interval around 0
-        point("joint_output_fisher", (1, 2, 1), scope="layer"),
+        point(DEFAULT, (1, 2, 1), scope="layer"),
         point("michel", (-1, -2, -1), scope="layer"),
-        point("joint_output_fisher", (1, 2, 1), sparsity=0.3),
+        point(DEFAULT, (1, 2, 1), sparsity=0.3),
         point("michel", (None, 0, 0), sparsity=0.3),
-        point("joint_output_fisher", (1, 2, 1), sparsity=0.5),
+        point(DEFAULT, (1, 2, 1), sparsity=0.5),
         point("michel", (2, 4, 2), sparsity=0.5),
     ).against_classical()
     assert found.cells.ratio.isna().tolist() == [True, True, True, False]
@@ -405,9 +405,9 @@ def test_ratios_are_withheld_where_the_classical_damage_is_none():
 
 def test_a_score_that_did_no_damage_keeps_its_ratio_and_leaves_the_mean():
     found = study(
-        point("joint_output_fisher", (-1, -2, -1)),
+        point(DEFAULT, (-1, -2, -1)),
         point("michel", (2, 4, 2)),
-        point("joint_output_fisher", (1, 2, 1), sparsity=0.5),
+        point(DEFAULT, (1, 2, 1), sparsity=0.5),
         point("michel", (2, 4, 2), sparsity=0.5),
     ).against_classical()
     assert found.cells.ratio.tolist() == pytest.approx([-0.5, 0.5])
@@ -418,8 +418,8 @@ def test_a_score_that_did_no_damage_keeps_its_ratio_and_leaves_the_mean():
 def test_a_ruined_score_has_an_infinite_ratio():
     found = study(
         *two_cells(michel=(0.1, 0.2)),
-        point("joint_output_fisher", (1, 2, 1)),
-        point("joint_output_fisher", (None, 2, 1), sparsity=0.3),
+        point(DEFAULT, (1, 2, 1)),
+        point(DEFAULT, (None, 2, 1), sparsity=0.3),
     ).against_classical()
     assert found.cells.ratio[1] == found.geometric_mean == math.inf
     assert np.isnan(found.high)
@@ -427,7 +427,7 @@ def test_a_ruined_score_has_an_infinite_ratio():
 
 
 def test_without_a_ratio_there_is_no_mean_and_no_worst_cell():
-    found = study(*two_cells(michel=(0.0, 0.0), joint_output_fisher=(0.1, 0.1)))
+    found = study(*two_cells(michel=(0.0, 0.0), **{DEFAULT: (0.1, 0.1)}))
     got = found.against_classical()
     assert np.isnan(got.geometric_mean) and got.worst is None and got.cells_used == 0
     assert found.to_json()["against_classical"]["worst"] is None
@@ -437,7 +437,7 @@ def test_the_registry_counts_output_norms_as_classical_and_random_never():
     for name in ("relative_output_norm", "ahon_ln", "michel", "fisher", "leave_one_out"):
         assert SCORES[name].classical, name
     assert not SCORES["random"].classical
-    assert not SCORES["joint_output_fisher"].classical
+    assert not SCORES[DEFAULT].classical
 
 
 # -- the best score --------------------------------------------------------------------------
@@ -618,7 +618,7 @@ def test_nothing_happened_where_one_side_is_missing(names, why):
 
 
 def full():
-    names = ("joint_output_fisher", "michel", "js_divergence/kept", "content")
+    names = (DEFAULT, "michel", "js_divergence/kept", "content")
     grid = list(product(("zero", "mean"), ("model", "layer"), (0.1, 0.2)))
     rng = np.random.default_rng(0)
     points = [

@@ -8,8 +8,9 @@ import numpy as np
 
 from sinkwise.cli.tables import text_table
 from sinkwise.errors import RowError
+from sinkwise.studies.head_scores.registry import DEFAULT
 from sinkwise.studies.prune_cells import Cell
-from sinkwise.studies.prune_study import DEFAULT, PruneStudy
+from sinkwise.studies.prune_study import PruneStudy
 
 __all__ = ["MOST_LINES", "summary_table"]
 

@@ -30,8 +30,9 @@ ALWAYS = ("relative_output_norm", "michel", "flattest", "random")
 
 SCORES_BY_DEFAULT = (
     DEFAULT,
+    "joint_output_fisher",
     "joint_output",
-    "fisher_matrix+output",
+    "fisher_matrix",
     "relative_output_norm",
     "ahon_ln",
     "output_norm",

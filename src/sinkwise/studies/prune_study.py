@@ -31,6 +31,7 @@ import pandas as pd
 
 from sinkwise.errors import RowError, RunError
 from sinkwise.studies.document_damage import Documents
+from sinkwise.studies.head_scores.registry import DEFAULT
 from sinkwise.studies.jsonable import jsonable
 from sinkwise.studies.prune_best import BestScore, best_score
 from sinkwise.studies.prune_cells import Damages
@@ -47,11 +48,9 @@ from sinkwise.studies.prune_intervals import outcome
 from sinkwise.studies.prune_random import CELL, band_warnings, random_band, side_of_band
 from sinkwise.studies.prune_regime import what_happened
 
-__all__ = ["CURVE_COLUMNS", "DEFAULT", "POINT_COLUMNS", "SCHEMA", "PruneStudy"]
+__all__ = ["CURVE_COLUMNS", "POINT_COLUMNS", "SCHEMA", "PruneStudy"]
 
 SCHEMA = "sinkwise.prune/1"
-DEFAULT = "joint_output_fisher"
-"""The score that is held against the classical ones where none is named."""
 
 _RANDOM = "random"
 _NUMBERS = ("value", "low", "high", "damage", "damage_low", "damage_high")

@@ -12,7 +12,8 @@ from sinkwise.report.figures.interchange import MEASURES
 from sinkwise.report.figures.log_axis import log_ticks
 from sinkwise.report.theme import COLOURS, graph_objects, new_figure
 from sinkwise.report.wording import interval, label, short_title
-from sinkwise.studies.prune_study import DEFAULT, PruneStudy
+from sinkwise.studies.head_scores.registry import DEFAULT
+from sinkwise.studies.prune_study import PruneStudy
 
 if TYPE_CHECKING:
     import pandas as pd

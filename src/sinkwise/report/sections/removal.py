@@ -21,8 +21,9 @@ from sinkwise.report.section import (
     table,
 )
 from sinkwise.report.wording import count_of, interval, number, percent, plain, short_title
+from sinkwise.studies.head_scores.registry import DEFAULT
 from sinkwise.studies.prune_cells import Cell
-from sinkwise.studies.prune_study import DEFAULT, PruneStudy
+from sinkwise.studies.prune_study import PruneStudy
 
 if TYPE_CHECKING:
     from sinkwise.studies.audit import Audit
