@@ -46,10 +46,10 @@ check: lint
 	$(BIN)/mypy
 
 test: lint
-	$(BIN)/python -m pytest $(WORKERS) -m "not slow" --doctest-modules src tests
+	$(BIN)/python -m pytest $(WORKERS) -m "not slow" --doctest-modules src tests experiments
 
 test-all: check
-	$(BIN)/python -m pytest $(WORKERS) --doctest-modules src tests
+	$(BIN)/python -m pytest $(WORKERS) --doctest-modules src tests experiments
 
 format: $(STAMP)
 	$(BIN)/ruff check --fix .
