@@ -87,9 +87,10 @@ def _against_classical(study: sw.PruneStudy) -> pd.DataFrame:
     for score in (score["name"] for score in study.scores if score["kind"] != "random"):
         found = study.against_classical(score)
         where, worst = found.worst or ("", float("nan"))
-        rows[score] = (found.geometric_mean, found.low, found.high, worst, where)
+        mean = found.geometric_mean
+        rows[score] = (mean, found.low, found.high, found.cells_used, worst, where)
     return pd.DataFrame.from_dict(
-        rows, orient="index", columns=["mean", "low", "high", "worst", "in"]
+        rows, orient="index", columns=["mean", "low", "high", "cells", "worst", "in"]
     ).round(3)
 
 
