@@ -133,12 +133,26 @@ def test_every_command_loads_it(family, kind, heads, model_of, inputs_of, run, t
     assert torch.equal(run(loaded.model, inputs_of(family)), run(removed, inputs_of(family)))
 
 
-def test_the_states_of_a_model_saved_with_its_head(model_of, inputs_of, tokenizer, tmp_path):
-    """AutoModel of a masked language model: names lose their prefix, the head is left out."""
+def test_a_masked_model_comes_back_with_its_word_head(
+    model_of, inputs_of, run, tokenizer, tmp_path
+):
     from transformers import BertConfig, BertForMaskedLM
 
     masked = BertForMaskedLM(BertConfig.from_dict(model_of("bert").config.to_dict())).eval()
     removed = remove_heads(masked, UNEVEN)
+    removed.save_pretrained(tmp_path)
+    tokenizer.save_pretrained(tmp_path)
+    loaded = load_model(tmp_path).model
+    assert type(loaded).__name__ == "BertForMaskedLM"
+    assert torch.equal(run(loaded, inputs_of("bert")), run(removed, inputs_of("bert")))
+
+
+def test_the_states_of_a_model_saved_with_another_head(model_of, inputs_of, tokenizer, tmp_path):
+    """AutoModel of an answering model: names lose their prefix, the head is left out."""
+    from transformers import BertConfig, BertForQuestionAnswering
+
+    answering = BertForQuestionAnswering(BertConfig.from_dict(model_of("bert").config.to_dict()))
+    removed = remove_heads(answering.eval(), UNEVEN)
     removed.save_pretrained(tmp_path)
     tokenizer.save_pretrained(tmp_path)
     loaded = load_model(tmp_path).model
