@@ -19,10 +19,10 @@ from benchmarks.witnesses import HELD_OUT, witness
 from sinkwise.studies.head_scores import SCORES as ALL_SCORES
 
 SCORES = (
+    "fisher_matrix",
     "fisher_matrix+output",
     "joint_output_fisher",
     "joint_output",
-    "fisher_matrix",
     "relative_output_norm",
     "ahon_ln",
     "output_norm",
@@ -75,6 +75,9 @@ def main() -> None:
     print(study.random_band().round(3).to_string())
     print("damage over that of the best classical score of each cell:")
     print(_against_classical(study).to_string())
+    first = study.against_classical(scores[0])
+    print(f"{first.score} in each cell:")
+    print(first.cells.round(3).to_string(index=False))
     happened = study.happened()
     print(f"regime rule: {study.predicted['verdict'] if study.predicted else 'silent'}")
     print(f"what happened: {happened['verdict']}, {happened['why']}")

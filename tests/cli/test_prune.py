@@ -17,7 +17,7 @@ def _study():
     def records(rise):
         return [{"loss": (3 + rise) * n, "tokens": n} for n in (10, 20, 30)]
 
-    names = {"fisher_matrix+output": "joint", "content": "pairs", "random": "random"}
+    names = {"fisher_matrix": "joint", "content": "pairs", "random": "random"}
     points = [
         {
             "score": name,
@@ -30,7 +30,7 @@ def _study():
         }
         for share in (0.1, 0.2)
         for name, seed, worse in (
-            ("fisher_matrix+output", None, 1),
+            ("fisher_matrix", None, 1),
             ("content", None, 9),
             *(("random", seed, 3 + seed) for seed in range(5)),
         )
@@ -92,7 +92,7 @@ def test_lists_and_flags_reach_the_study(studied, sinkwise, texts, held_out, tmp
     assert options["scope"] == ("model", "layer")
     assert options["operation"] == ("mean",)
     assert (options["max_length"], options["seed"], options["resume"]) == (64, 3, False)
-    assert "fisher_matrix+output" in result.stdout
+    assert "fisher_matrix" in result.stdout
     assert "prune.json" in result.stdout
 
 

@@ -128,7 +128,7 @@ def invented_interchange(heads, *, measure="perplexity", documents=6, seed=0) ->
 
 # how much worse than a random set a score's sets are, and whether it is a classical one
 PRUNING_SCORES = {
-    "fisher_matrix+output": (0.3, "joint", False),
+    "fisher_matrix": (0.3, "joint", False),
     "joint_output": (0.32, "joint", False),
     "relative_output_norm": (0.35, "single", True),
     "michel": (0.45, "single", True),

@@ -141,7 +141,7 @@ def test_lines_and_band_are_those_of_the_tables(middling):
 def test_few_scores_are_coloured_and_the_best_is_one_of_them(middling):
     study = middling.pruning
     known = [
-        "fisher_matrix+output",
+        "fisher_matrix",
         "js_divergence/kept",
         "michel",
         "relative_output_norm",
@@ -165,7 +165,7 @@ def test_few_scores_are_coloured_and_the_best_is_one_of_them(middling):
             "random sets",
             "other scores",
             "joint output",
-            "fisher matrix+output",
+            "fisher matrix",
             "JS kept",
             "michel",
             "relative output norm",

@@ -37,10 +37,10 @@ SCORES: Mapping[str, Score] = MappingProxyType(
 )
 """Every score, by name."""
 
-DEFAULT = "fisher_matrix+output"
+DEFAULT = "fisher_matrix"
 """The score for deletion where none is asked for, held against the classical ones.
 
-Of the joint scores it did least damage over five models; docs/studies/pruning.md has every cell.
+Of the joint scores it did least damage over six models; docs/studies/pruning.md has every cell.
 """
 
 
