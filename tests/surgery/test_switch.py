@@ -107,6 +107,92 @@ def test_generation_and_foreign_hooks():
     foreign.remove()
 
 
+def _decoder():
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    torch.manual_seed(0)
+    sizes = {"hidden_size": 32, "num_hidden_layers": 2, "intermediate_size": 16, "vocab_size": 40}
+    config = LlamaConfig(num_attention_heads=4, num_key_value_heads=2, **sizes)
+    return LlamaForCausalLM(config).eval()
+
+
+IDS = torch.tensor([[5, 6, 7, 8, 9]])
+
+
+def _logits(model):
+    with torch.no_grad():
+        return model(IDS).logits
+
+
+def test_one_within_another_is_both():
+    model = _decoder()
+    with sw.switch_off(model, [(0, 1), (0, 2), (1, 3)]):
+        together = _logits(model)
+    with sw.switch_off(model, [(0, 1)]), sw.switch_off(model, [(0, 2), (1, 3)]):
+        nested = _logits(model)
+    assert torch.equal(nested, together)
+
+
+def test_hooks_that_change_what_is_projected_come_before_and_stay():
+    model = _decoder()
+    projection = model.model.layers[0].self_attn.o_proj
+    with torch.no_grad():
+        projection.weight.mul_(2)
+    with sw.switch_off(model, [(0, 1)]):
+        expected = _logits(model)
+    with torch.no_grad():
+        projection.weight.div_(2)
+    projection.register_forward_pre_hook(lambda module, args: (args[0] * 2,))
+    with sw.switch_off(model, [(0, 1)]):
+        assert torch.equal(_logits(model), expected)
+    removed = sw.remove_heads(model, [(0, 1)])
+    torch.testing.assert_close(_logits(removed), expected, atol=1e-5, rtol=0)
+    assert len(projection._forward_pre_hooks) == 1
+
+
+def _without_a_compiler(monkeypatch):
+    """Let the name flex_attention stand for sdpa: its masks are not read, and nothing compiles."""
+    from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS
+    from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
+
+    for interface in (ALL_ATTENTION_FUNCTIONS, ALL_MASK_ATTENTION_FUNCTIONS):
+        mapping = type(interface)._global_mapping
+        monkeypatch.setitem(mapping, "flex_attention", mapping["sdpa"])
+
+
+@pytest.mark.parametrize("real", [False, pytest.param(True, marks=pytest.mark.slow)])
+def test_flex_attention_is_as_good_as_any(monkeypatch, real):
+    model = _decoder()
+    with sw.switch_off(model, OFF[:2]):
+        expected = _logits(model)
+    if not real:
+        _without_a_compiler(monkeypatch)
+    model.set_attn_implementation("flex_attention")
+    with sw.switch_off(model, OFF[:2]):
+        torch.testing.assert_close(_logits(model), expected, atol=1e-5, rtol=0)
+    removed = sw.remove_heads(model, OFF[:2])
+    torch.testing.assert_close(_logits(removed), expected, atol=1e-5, rtol=0)
+    assert removed.config._attn_implementation == "flex_attention"
+    with pytest.raises(CaptureError, match=r"doesn't count.*set_attn_implementation"):
+        sw.removal_cost(model, OFF[:2], 8)
+
+
+@pytest.mark.parametrize(
+    "heads",
+    [[(0, 1.9)], [(0.5, 1)], ["01"], [("0", "1")], [(True, False)], [(0, float("inf"))], 3, None],
+)
+def test_heads_are_pairs_of_whole_numbers(heads):
+    model = _decoder()
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    with pytest.raises(RowError, match=r"\(layer, index\)"):
+        sw.remove_heads(model, heads)
+    with pytest.raises(RowError, match=r"\(layer, index\)"), sw.switch_off(model, heads):
+        pass
+    assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
+    with sw.switch_off(model, [(np.int64(0), np.int32(1))]):
+        _logits(model)
+
+
 @pytest.mark.parametrize(
     ("heads", "options", "said"),
     [

@@ -117,7 +117,9 @@ def loaded_implementations(model: torch.nn.Module) -> tuple[str, ...]:
 
 
 @contextmanager
-def listening(model: torch.nn.Module, listener: Listener) -> Iterator[torch.nn.Module]:
+def listening(
+    model: torch.nn.Module, listener: Listener, *, masks: bool = True
+) -> Iterator[torch.nn.Module]:
     """Call `listener` for every attention call that `model` makes inside the context.
 
     Inside, the model is in evaluation mode and gradients are off; on leaving, whatever happened,
@@ -132,6 +134,8 @@ def listening(model: torch.nn.Module, listener: Listener) -> Iterator[torch.nn.M
         Gets an :class:`AttentionCall`; what it raises passes through.  It returns ``None``, and
         the model goes on with the loaded function's own output, or a tensor of that output's
         shape, dtype and device, and the model goes on with that.
+    masks
+        Whether `listener` reads masks.  A listener that doesn't hears any implementation.
 
     Yields
     ------
@@ -143,7 +147,7 @@ def listening(model: torch.nn.Module, listener: Listener) -> Iterator[torch.nn.M
     InputTypeError
         If `model` is not a transformers model.
     CaptureError
-        On entering, if the loaded implementation is one whose masks cannot be read (flex).
+        On entering, if `masks` and the loaded implementation's can't be read (flex).
 
     Examples
     --------
@@ -159,12 +163,14 @@ def listening(model: torch.nn.Module, listener: Listener) -> Iterator[torch.nn.M
     require_transformers_model(model)
     import torch
 
-    with torch.no_grad(), evaluating(model), relaying(model, listener):
+    with torch.no_grad(), evaluating(model), relaying(model, listener, masks=masks):
         yield model
 
 
 @contextmanager
-def relaying(model: torch.nn.Module, listener: Listener) -> Iterator[torch.nn.Module]:
+def relaying(
+    model: torch.nn.Module, listener: Listener, *, masks: bool = True
+) -> Iterator[torch.nn.Module]:
     """Call `listener` for every attention call, while the model runs in the mode it is in.
 
     The half of :func:`listening` that training shares: gradients stay on, dropout too, and what
@@ -181,6 +187,8 @@ def relaying(model: torch.nn.Module, listener: Listener) -> Iterator[torch.nn.Mo
     True
     """
     require_transformers_model(model)
+    if masks:
+        _refuse_block_masks(model)
     with ExitStack() as undo:
         _switch_configs(model, listener, undo)
         yield model
@@ -291,11 +299,13 @@ def _all_configs(model: torch.nn.Module) -> list[Any]:
             for value in vars(config).values()
             if isinstance(value, PreTrainedConfig) and _IMPLEMENTATION in value.__dict__
         ]
-    for config in found.values():
-        if _loaded(config) == "flex_attention":
-            raise CaptureError(
-                f"{type(model).__name__} is loaded with flex_attention, whose block masks don't "
-                'say which key each query sees: load it with attn_implementation="sdpa" (or call '
-                'model.set_attn_implementation("sdpa")) and capture again'
-            )
     return list(found.values())
+
+
+def _refuse_block_masks(model: torch.nn.Module) -> None:
+    if any(_loaded(config) == "flex_attention" for config in _all_configs(model)):
+        raise CaptureError(
+            f"{type(model).__name__} is loaded with flex_attention, whose block masks don't "
+            'say which key each query sees: load it with attn_implementation="sdpa" (or call '
+            'model.set_attn_implementation("sdpa")) and capture again'
+        )

@@ -7,6 +7,7 @@ any model that calls transformers' attention interface is served.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -124,9 +125,10 @@ def output_projections(model: torch.nn.Module) -> tuple[OutputProjection, ...]:
             fed[-1] = module
 
     linear = [module for module in model.modules() if _is_linear(module)]
-    hooks = [module.register_forward_pre_hook(entered) for module in linear]
+    # before hooks that are there: they may change what the projection is given
+    hooks = [module.register_forward_pre_hook(entered, prepend=True) for module in linear]
     try:
-        with listening(model, heard):
+        with listening(model, heard, masks=False):
             model(**probe_inputs(model))
     finally:
         for hook in hooks:
@@ -160,20 +162,27 @@ def head_ids(heads: Iterable[Any]) -> tuple[HeadId, ...]:
     """
     if isinstance(heads, HeadId):
         heads = (heads,)
-    found: dict[HeadId, None] = {}
-    for head in heads:
-        if not isinstance(head, HeadId):
-            try:
-                layer, index = head
-                head = HeadId(int(layer), int(index))
-            except (TypeError, ValueError):
-                raise RowError(
-                    f"{head!r} arrived as a head, expected a HeadId or a pair (layer, index)"
-                ) from None
-        found[head] = None
+    if not isinstance(heads, Iterable):
+        raise RowError(f"heads={heads!r} arrived, expected pairs (layer, index), such as [(3, 5)]")
+    found = {_head_id(head) for head in heads}
     if not found:
         raise RowError("no head arrived: name at least one, such as (3, 5) for layer 3, head 5")
     return tuple(sorted(found))
+
+
+def _head_id(head: Any) -> HeadId:
+    """Whole numbers only: 1.9 cut to 1 would switch off, or remove, another head."""
+    place = (head.layer, head.index) if isinstance(head, HeadId) else head
+    try:
+        layer, index = place
+        if isinstance(layer, bool) or isinstance(index, bool):
+            raise TypeError
+        return HeadId(operator.index(layer), operator.index(index))
+    except (TypeError, ValueError):
+        raise RowError(
+            f"{head!r} arrived as a head, expected a HeadId or a pair (layer, index) of whole "
+            "numbers"
+        ) from None
 
 
 def heads_by_layer(

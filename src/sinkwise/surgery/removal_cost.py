@@ -11,10 +11,10 @@ from typing import Any
 import torch
 from torch.utils.flop_counter import FlopCounterMode, sdpa_flop_count
 
-from sinkwise.capture.interface import AttentionCall, listening
+from sinkwise.capture.interface import AttentionCall, listening, loaded_implementations
 from sinkwise.capture.pruned.heads_kept import LAYOUTS
 from sinkwise.capture.pruned.no_heads import is_crossing
-from sinkwise.errors import RowError
+from sinkwise.errors import CaptureError, RowError
 from sinkwise.rowdata import HeadId
 from sinkwise.surgery.output_projections import head_ids, probe_inputs
 from sinkwise.surgery.removal_plan import LayerPlan, output_width, plan_removal
@@ -87,7 +87,8 @@ def removal_cost(
     RowError
         If there is no such head, or `n_tokens` isn't a positive number.
     CaptureError
-        If the heads can't be removed.
+        If the heads can't be removed, or the model attends by flex_attention, which PyTorch
+        doesn't count.
 
     Notes
     -----
@@ -108,11 +109,17 @@ def removal_cost(
             f"n_tokens={n_tokens!r} arrived, expected the length of a document, such as 256"
         )
     plans = plan_removal(model, head_ids(heads))
+    if "flex_attention" in loaded_implementations(model):
+        raise CaptureError(
+            f"{type(model).__name__} is loaded with flex_attention, whose multiply-adds PyTorch "
+            "doesn't count; the cost is the same under any implementation: call "
+            'model.set_attn_implementation("sdpa") and ask again'
+        )
     calls: dict[int, AttentionCall] = {}
     counter = FlopCounterMode(display=False, custom_mapping=_CPU_ATTENTION)
     with (
         _caches_of(plans) as caches,
-        listening(model, lambda call: calls.update({id(call.module): call})),
+        listening(model, lambda call: calls.update({id(call.module): call}), masks=False),
         counter,
     ):
         output = model(**_inputs(model, n_tokens))

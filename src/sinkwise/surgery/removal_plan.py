@@ -132,7 +132,7 @@ def _observe(
             if _is_linear(child)
         ]
     try:
-        with listening(model, heard):
+        with listening(model, heard, masks=False):
             model(**_probe(model))
     finally:
         for hook in hooks:
