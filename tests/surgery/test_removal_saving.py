@@ -226,6 +226,27 @@ def test_weights_must_be_there_and_are_never_unpickled(model_of, tmp_path):
         load_pruned(tmp_path)
 
 
+def test_weights_that_are_cut_short_are_named(model_of, tmp_path):
+    remove_heads(model_of("llama"), UNEVEN).save_pretrained(tmp_path)
+    weights = tmp_path / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:5000])
+    for load in (load_pruned, load_model):
+        with pytest.raises(CaptureError, match=r"SafetensorError.*check that the folder is whole"):
+            load(tmp_path)
+    with pytest.raises(CaptureError, match="could not be loaded"):
+        load_model(weights)
+
+
+def test_a_record_that_keeps_a_head_twice_is_refused(model_of, tmp_path):
+    remove_heads(model_of("llama"), UNEVEN).save_pretrained(tmp_path)
+    config = json.loads((tmp_path / "config.json").read_text())
+    for layer in config["sinkwise_removed"]["layers"]:
+        layer["kept"] = layer["kept"][:1] * len(layer["kept"])
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    with pytest.raises(CaptureError, match="ascending heads"):
+        load_pruned(tmp_path)
+
+
 @pytest.mark.parametrize(
     ("change", "told"),
     [

@@ -109,7 +109,7 @@ def load_model(
     options["trust_remote_code"] = trust_remote_code
     try:
         return _load(name, where, options, torch_dtype(dtype), device, processor)
-    except (OSError, ValueError, KeyError, UnpicklingError) as error:
+    except unreadable() as error:
         raise not_loaded(name, where, error) from error
 
 
@@ -330,6 +330,13 @@ def _processor(kind: str, where: str, options: dict[str, Any]) -> Any:
     if kind == "vision":
         return AutoImageProcessor.from_pretrained(where, **options)
     return AutoTokenizer.from_pretrained(where, **options)
+
+
+def unreadable() -> tuple[type[Exception], ...]:
+    """Return what a checkpoint raises that isn't there, or isn't whole."""
+    from safetensors import SafetensorError
+
+    return (OSError, ValueError, KeyError, UnpicklingError, SafetensorError)
 
 
 def not_loaded(name: str, where: str, error: Exception) -> CaptureError:

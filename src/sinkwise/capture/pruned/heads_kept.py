@@ -97,7 +97,10 @@ class HeadsKept:
         try:
             values = {k: tuple(v) if isinstance(v, list) else v for k, v in record.items()}
             read = cls(**values)
-            usable = read.layout in LAYOUTS and set(read.kept) <= set(range(read.n_heads))
+            ascending = tuple(sorted(set(read.kept))) == read.kept
+            usable = (
+                read.layout in LAYOUTS and ascending and set(read.kept) <= set(range(read.n_heads))
+            )
         except (TypeError, ValueError, AttributeError) as error:
             raise CaptureError(
                 f"config.json says in a way that this version of sinkwise doesn't know which heads "
@@ -107,7 +110,8 @@ class HeadsKept:
             raise CaptureError(
                 f"config.json names the layout {read.layout!r} with the heads {list(read.kept)} of "
                 f"{read.n_heads} in {read.attention}, expected a layout out of "
-                f"{', '.join(map(repr, LAYOUTS))}: install the version that saved the model"
+                f"{', '.join(map(repr, LAYOUTS))} and ascending heads: install the "
+                "version that saved the model"
             )
         return read
 

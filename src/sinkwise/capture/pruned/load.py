@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any
 
-from sinkwise.capture.load import located, not_loaded, on_device, torch_dtype
+from sinkwise.capture.load import located, not_loaded, on_device, torch_dtype, unreadable
 from sinkwise.capture.pruned.rebuild import RECORD, read_record, rebuilt
 from sinkwise.errors import CaptureError
 
@@ -79,7 +79,7 @@ def load_pruned(
         if device == "auto":
             options["device_map"] = "auto"
         model = rebuilt(_saved_class(config), where, config, dtype=torch_dtype(dtype), **options)
-    except (OSError, ValueError, KeyError) as error:
+    except unreadable() as error:
         raise not_loaded(name, where, error) from error
     return on_device(model, device).eval()
 
