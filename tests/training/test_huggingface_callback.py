@@ -16,6 +16,8 @@ torch.set_num_threads(1)
 from transformers import (  # noqa: E402
     GPT2Config,
     GPT2LMHeadModel,
+    LlamaConfig,
+    LlamaForCausalLM,
     Trainer,
     TrainingArguments,
 )
@@ -31,12 +33,18 @@ def make_model():
     return GPT2LMHeadModel(GPT2Config(**kind, bos_token_id=1, eos_token_id=2))
 
 
+def make_rotary_model():
+    torch.manual_seed(0)
+    kind = {"num_hidden_layers": 2, "hidden_size": 32, "intermediate_size": 32, "vocab_size": 32}
+    return LlamaForCausalLM(LlamaConfig(**kind, num_attention_heads=4, num_key_value_heads=2))
+
+
 def examples(number, seed=0):
     ids = torch.randint(0, 32, (number, 10), generator=torch.Generator().manual_seed(seed))
     return [{"input_ids": row.tolist(), "labels": row.tolist(), "note": "text"} for row in ids]
 
 
-def make_trainer(folder, **options):
+def make_trainer(folder, model=None, **options):
     given = {
         "output_dir": str(folder),
         "max_steps": 6,
@@ -50,7 +58,7 @@ def make_trainer(folder, **options):
         "seed": 0,
     }
     evaluation = options.pop("eval_dataset", None)
-    model = make_model()
+    model = model or make_model()
     if given | options is not given and (given | options).get("gradient_checkpointing"):
         model.config.use_cache = False
     return Trainer(
@@ -112,6 +120,19 @@ def test_the_trainer_trains_and_logs_as_it_would_without(tmp_path, options):
         ]
 
     assert own(plain) == own(watched)
+
+
+def test_a_rotary_model_in_bf16_trains_and_logs_as_it_would_without(tmp_path):
+    """Its queries are float32 of bfloat16 projections, which attention rounds again."""
+    plain = make_trainer(tmp_path, make_rotary_model(), bf16=True)
+    plain.train()
+    watched = make_trainer(tmp_path, make_rotary_model(), bf16=True)
+    watched.add_callback(SinkCallback(watched, every=2, queries=4))
+    watched.train()
+    for a, b in zip(weights(plain), weights(watched), strict=True):
+        assert torch.equal(a, b)
+    history = [e for e in watched.state.log_history if "sinkwise/sink_mass" in e]
+    assert [entry["step"] for entry in history] == [0, 2, 4, 6]
 
 
 def test_a_logging_step_that_is_also_ours_still_logs_the_loss(tmp_path):

@@ -13,7 +13,12 @@ pytest.importorskip("transformers")
 pytest.importorskip("lightning")
 torch.set_num_threads(1)
 
-from transformers import GPT2Config, GPT2LMHeadModel  # noqa: E402
+from transformers import (  # noqa: E402
+    GPT2Config,
+    GPT2LMHeadModel,
+    LlamaConfig,
+    LlamaForCausalLM,
+)
 
 import sinkwise as sw  # noqa: E402
 from sinkwise.errors import InputTypeError  # noqa: E402
@@ -97,6 +102,18 @@ def test_training_is_what_it_would_be_without(options, tmp_path):
     for a, b in zip(plain.parameters(), watched.parameters(), strict=True):
         assert torch.equal(a, b)
     assert callback.monitor.last.step == trainer.global_step
+
+
+def test_a_rotary_model_is_watched_in_mixed_precision(tmp_path):
+    """Its queries are float32 of bfloat16 projections, which attention rounds again."""
+    import lightning.pytorch as package
+
+    kind = {"num_hidden_layers": 2, "hidden_size": 32, "intermediate_size": 32, "vocab_size": 32}
+    model = LlamaForCausalLM(LlamaConfig(**kind, num_attention_heads=4, num_key_value_heads=2))
+    callback = SinkCallback(every=6, queries=4)
+    module = make_module(package, model=model)
+    trainer, _ = fit(package, tmp_path, [callback], module=module, precision="bf16-mixed")
+    assert callback.monitor.last.step == trainer.global_step == 12
 
 
 def test_the_first_batch_is_the_probe_and_its_record_comes_before_training(tmp_path):

@@ -192,7 +192,8 @@ def row_output(
     groups = logits.shape[0] // value.shape[0]
     n_rows = logits.shape[1]
     weights = weights.reshape(value.shape[0], groups * n_rows, -1)
-    output = (weights @ value).view(value.shape[0] * groups, n_rows, -1)
+    with torch.autocast("cpu", enabled=False):
+        output = (weights @ value).view(value.shape[0] * groups, n_rows, -1)
     return output.transpose(0, 1)
 
 

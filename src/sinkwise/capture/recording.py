@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from sinkwise.capture.faithful import refuse_unfaithful, told_output
 from sinkwise.capture.interface import AttentionCall
 from sinkwise.capture.logits import (
     Visibility,
     learned_sink,
-    row_output,
     visibility,
     visibility_key,
     write_logits,
@@ -31,7 +31,6 @@ __all__ = [
     "RowRecorder",
     "looks_back_only",
     "refuse_foreign_call",
-    "refuse_unfaithful",
 ]
 
 _CHECKED_ROWS = 8
@@ -171,7 +170,7 @@ class RowRecorder:
             output = call.output[item, queries].float().cpu()
             self._refuse_non_finite(number, rows, out[:, :, :n_keys], support, output)
             if self._check and place == 0:
-                self._refuse_unfaithful(call, number, item, rows, seen, out, sink, output)
+                self._refuse_unfaithful(call, number, item, rows, seen, out, output)
 
     def finish(self) -> None:
         """Check that every layer was heard.
@@ -244,7 +243,6 @@ class RowRecorder:
         rows: DocumentRows,
         seen: Visibility,
         out: torch.Tensor,
-        sink: torch.Tensor | None,
         output: torch.Tensor,
     ) -> None:
         """Hold some rows against the output the model really used."""
@@ -254,45 +252,15 @@ class RowRecorder:
         some = some.round().long()
         visible = seen.visible.cpu()[..., some, :]
         lit = visible.any(-1) if visible.ndim == 2 else visible.any(-1).all(0)
-        some, visible = some[lit], visible[..., lit, :]
+        some = some[lit]
         if not len(some):
             return
+        places = torch.from_numpy(rows.queries)[some].to(call.query.device) + rows.start
+        looks = visibility(call, item, places, rows.start, rows.stop)
         logits = out[:, some, : rows.stop - rows.start]
-        told = row_output(
-            call, item, rows.start, rows.stop, Visibility(visible, None), logits, sink
-        )
+        told = told_output(call, item, places, rows.start, rows.stop, looks, logits)
         value = call.value[item, :, rows.start : rows.stop]
         refuse_unfaithful(call, self._layers.layers[number], told, output[some], value)
-
-
-def refuse_unfaithful(
-    call: AttentionCall,
-    layer: int,
-    told: torch.Tensor,
-    output: torch.Tensor,
-    value: torch.Tensor,
-) -> None:
-    """Raise unless what the rows say an attention's output is, `told`, is what it was.
-
-    Raises
-    ------
-    CaptureError
-        If they differ by more than rounding, relative to the largest `value`.
-    """
-    import torch
-
-    scale = float(value.float().abs().amax()) or 1.0
-    error = float((told - output).abs().amax()) / scale
-    # float32 kernels differ in the order of their sums; half-precision ones round the logits
-    # themselves, by up to 6 % of a weight at logits near 27
-    tolerance = 1e-3 if call.query.dtype == torch.float32 else 0.25
-    if not error <= tolerance:
-        raise CaptureError(
-            f"layer {layer} ({type(call.module).__name__}): the captured rows don't give the "
-            f"attention's own output (off by {error:.2g} of the largest value, expected below "
-            f"{tolerance:g}). The model changes its logits in a way that transformers' attention "
-            "interface doesn't say, so its rows can't be captured faithfully"
-        )
 
 
 def refuse_foreign_call(call: AttentionCall, n_items: int, width: int) -> None:

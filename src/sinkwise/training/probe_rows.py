@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from sinkwise.capture.faithful import refuse_unfaithful, told_output
 from sinkwise.capture.interface import AttentionCall
 from sinkwise.capture.layers import AttentionLayers, describe_layers
 from sinkwise.capture.logits import (
     Visibility,
     learned_sink,
-    row_output,
     visibility,
     visibility_key,
     write_logits,
@@ -22,7 +22,6 @@ from sinkwise.capture.queries import choose_queries, first_usable_query
 from sinkwise.capture.recording import (
     looks_back_only,
     refuse_foreign_call,
-    refuse_unfaithful,
 )
 from sinkwise.channels.entropy import EntropyParts, entropy_parts
 from sinkwise.errors import CaptureError
@@ -240,7 +239,7 @@ class _PartsListener:
 
         start, stop = document.start, document.stop
         output = call.output[document.item, place].float().cpu()
-        told = row_output(call, document.item, start, stop, seen, logits.cpu(), learned_sink(call))
+        told = told_output(call, document.item, place, start, stop, seen, logits)
         lit = seen.visible.any(-1).cpu()
         # a row that is not finite is counted, not refused
         sound = torch.isfinite(told).all(-1).all(-1) & torch.isfinite(output).all(-1).all(-1)
