@@ -145,6 +145,49 @@ def test_a_run_that_stops_goes_on_where_it_was(model, texts, study, tmp_path, mo
     assert sw.open_audit(out).interchange.to_json() == found.to_json()
 
 
+def test_a_narrower_request_keeps_what_the_study_held(model, texts, tmp_path, monkeypatch):
+    out = tmp_path / "run"
+    wide = SMALL | {"modes": ["whole", "split"], "seeds": 3}
+    first = sw.interchange_study(model, None, *texts, **wide, out=out)
+    few = SMALL | {"metrics": ["cosine/kept"], "shares": [0.4]}
+    asked = []
+    measure = Evaluation.measure
+    monkeypatch.setattr(Evaluation, "measure", lambda self: asked.append(1) or measure(self))
+    found = sw.interchange_study(model, None, *texts, **few, out=out, resume=True)
+    assert len(asked) == 3  # one distance and two seeds; the single pairs are those that are there
+    assert sw.open_interchange(out).to_json() == found.to_json()
+
+    def keyed(study):
+        names = ["metric", "mode", "scope", "share", "seed"]
+        table = study.curves()
+        return table.assign(seed=table.seed.map(str)).set_index(names).damage.to_dict()
+
+    assert keyed(found) == keyed(first) | keyed(sw.interchange_study(model, None, *texts, **few))
+    order = list(dict.fromkeys(found.curves().metric))
+    assert order == ["cosine/kept", "content", "content/geometric_weights", "random"]
+    assert found.single_pairs().damage.sort_values().tolist() == pytest.approx(
+        first.single_pairs().damage.sort_values().tolist()
+    )
+    more = few | {"single_pairs": 0, "seeds": 0, "shares": [0.3]}
+    last = sw.interchange_study(model, None, *texts, **more, out=out, resume=True)
+    assert last.single_pairs().equals(found.single_pairs())
+    assert len(last.points) == len(found.points) + 1
+
+
+def test_further_single_pairs_join_those_that_are_there(model, texts, tmp_path):
+    out = tmp_path / "run"
+    first = sw.interchange_study(model, None, *texts, **SMALL, out=out)
+    more = SMALL | {"metrics": ["cosine/kept"], "single_pairs": 16, "modes": ["whole"]}
+    found = sw.interchange_study(model, None, *texts, **more, out=out, resume=True)
+    assert set(found.singles.pairs) > set(first.singles.pairs)
+    assert set(found.singles.distances) >= {"cosine/kept", *first.singles.distances}
+    assert found.singles.pairs == tuple(sorted(found.singles.pairs, key=lambda pair: pair[0]))
+    assert {mode: len(rows) for mode, rows in found.singles.documents.items()} == dict.fromkeys(
+        ("whole", "split"), len(found.singles.pairs)
+    )
+    found.correlations(), found.clusters(), found.to_json()
+
+
 def test_a_folder_of_other_held_out_texts_is_refused(model, texts, tmp_path):
     out = tmp_path / "run"
     few = SMALL | {"metrics": ["content"], "shares": [0.25], "seeds": 0, "single_pairs": 0}

@@ -124,6 +124,45 @@ def test_points_of_other_held_out_texts_are_refused(model, texts, tmp_path):
         )
 
 
+def test_a_narrower_request_keeps_what_the_study_held(model, texts, tmp_path):
+    out = tmp_path / "run"
+    cells = {"scope": ["model", "layer"], "operation": ["zero", "mean"]}
+    first = sw.prune_study(model, None, *texts, **SMALL, **cells, out=out)
+    few = SMALL | {"scores": ["michel", "sink_mass/most"], "sparsity": 0.5}
+    found = sw.prune_study(model, None, *texts, **few, random_seeds=6, out=out, resume=True)
+    assert sw.open_audit(out).pruning == found
+
+    def keyed(study):
+        names = ["score", "operation", "scope", "sparsity", "seed"]
+        table = study.points.assign(seed=study.points.seed.map(str)).set_index(names)
+        return table.damage.to_dict()
+
+    fresh = keyed(sw.prune_study(model, None, *texts, **few, random_seeds=6))
+    assert keyed(found) == keyed(first) | fresh
+    assert [score["name"] for score in found.scores][:2] == ["michel", "sink_mass/most"]
+    assert found.damages.cells[:2] == (("zero", "model", 0.25), ("zero", "model", 0.5))
+    assert found.best().cells.score.notna().all()
+
+
+def test_heads_judged_alone_on_other_tokens_are_refused(model, texts, tmp_path):
+    options = SMALL | {"out": tmp_path / "run", "sparsity": 0.25}
+    alone = options | {"scores": "leave_one_out"}
+    sw.prune_study(model, None, *texts, **alone, leave_one_out_tokens=20)
+    with pytest.raises(RunError, match="leave_one_out_tokens=20, now it is 40"):
+        sw.prune_study(model, None, *texts, **alone, leave_one_out_tokens=40, resume=True)
+    found = sw.prune_study(model, None, *texts, **options, resume=True)
+    assert found.card["leave_one_out_tokens"] == 20
+    assert "leave_one_out" in set(found.points.score)
+
+
+def test_a_study_that_cannot_be_joined_says_what_to_do(model, texts, tmp_path):
+    out = tmp_path / "run"
+    sw.prune_study(model, None, *texts, **SMALL, out=out)
+    (out / "prune.json").write_text("{", encoding="utf-8")
+    with pytest.raises(RunError, match=r"prune\.json is damaged.*remove it"):
+        sw.prune_study(model, None, *texts, **SMALL, out=out, resume=True)
+
+
 def test_a_damaged_calibration_says_what_to_remove(model, texts, tmp_path):
     out = tmp_path / "run"
     sw.prune_study(model, None, *texts, **SMALL, out=out)

@@ -15,6 +15,7 @@ from sinkwise.rowdata import RowSource
 from sinkwise.runs.audit import audit
 from sinkwise.runs.exchanges import Exchanges
 from sinkwise.runs.files import read_json, write_json
+from sinkwise.runs.joined_studies import joined_interchange, kept_study
 from sinkwise.runs.model_source import refuse_shared_documents, unwrapped
 from sinkwise.runs.pattern_distances import check_distance_names, pattern_distances
 from sinkwise.runs.versions import versions
@@ -124,7 +125,9 @@ def interchange_study(
     out
         Folder for the run: the audit, every evaluated point, and ``interchange.json``.
     resume
-        Go on with the run in `out`: what is there is not computed again.
+        Go on with the run in `out`: what is there is not computed again.  Other metrics, shares,
+        scopes and modes may be asked for: the study then holds them beside those it held before.
+        Single pairs are drawn once, and others beside them only where more are asked for.
     progress
         Called as ``progress(done, total)`` after every document and evaluation.
     model_name, revision
@@ -164,6 +167,10 @@ def interchange_study(
     grid.check(sink)
     texts, eval_texts = _texts(texts, documents), _texts(eval_texts, documents)
     refuse_shared_documents(texts, eval_texts)
+    folder = None if out is None else Path(out)
+    kept = None
+    if folder is not None and resume:
+        kept = kept_study(folder / "interchange.json", InterchangeStudy.from_json)
     model, processor, named = unwrapped(model, processor)
     counted = _Counted(progress, grid.steps)
     options: dict[str, Any] = {
@@ -185,7 +192,6 @@ def interchange_study(
         model_name=model_name or named.get("model"),
         revision=revision or named.get("revision"),
     )
-    folder = None if out is None else Path(out)
 
     def rows() -> RowSource:
         from sinkwise.capture.source import ModelRows
@@ -193,14 +199,16 @@ def interchange_study(
         given = {name: value for name, value in options.items() if value is not None}
         return ModelRows(model, processor, texts, **given)
 
-    names = dict.fromkeys((*grid.metrics, *SINGLE_METRICS))
+    before = None if kept is None else kept.singles
+    known = () if before is None else tuple(before.distances)
+    names = dict.fromkeys((*grid.metrics, *SINGLE_METRICS, *known))
     distances = pattern_distances(calibration, tuple(names), rows, folder=folder)
     evaluator = Exchanges(model, processor, eval_texts, max_length, sink, calibration, folder)
     points = []
     for point in _planned(grid, distances, calibration, seed):
         points.append(evaluator.point(point))
         counted.step()
-    singles = _exchange_singly(grid, distances, calibration, seed, evaluator, counted)
+    singles = _exchange_singly(grid, distances, calibration, seed, evaluator, counted, before)
     study = InterchangeStudy(
         heads=calibration.heads,
         measure=evaluator.measure,
@@ -212,6 +220,7 @@ def interchange_study(
         level=level,
         versions=versions(),
     )
+    study = joined_interchange(kept, study)
     if folder is not None:
         write_json(folder / "interchange.json", study.to_json())
     counted.finish()
@@ -300,7 +309,7 @@ class _Counted:
         self._report()
 
     def step(self) -> None:
-        self._done += 1
+        self._done = min(self._done + 1, self._total)  # kept pairs may be more than are asked for
         self._report()
 
     def finish(self) -> None:
@@ -340,18 +349,24 @@ def _exchange_singly(
     seed: int,
     evaluator: Exchanges,
     counted: _Counted,
+    kept: Singles | None,
 ) -> Singles | None:
     n_heads = len(calibration.heads)
     whole = {name: d for name, d in distances.items() if np.isfinite(d).all()}
     if not grid.single_pairs or n_heads < 3 or not whole:
-        return None
-    pairs = sampled_pairs(
-        {name: whole[name] for name in grid.metrics if name in whole} or whole,
-        n_heads,
-        grid.single_pairs,
-        donors=min(_DONORS, n_heads - 1),
-        seed=seed,
-    )
+        return kept
+    pairs = () if kept is None else kept.pairs
+    if len(pairs) < grid.single_pairs:
+        drawn = sampled_pairs(
+            {name: whole[name] for name in grid.metrics if name in whole} or whole,
+            n_heads,
+            grid.single_pairs,
+            donors=min(_DONORS, n_heads - 1),
+            seed=seed,
+        )
+        # the pairs of one borrower stand together
+        pairs = tuple(sorted(dict.fromkeys((*pairs, *drawn)), key=lambda pair: pair[0]))
+    modes = dict.fromkeys((*grid.modes, *(() if kept is None else kept.documents)))
     clusters = {
         (name, method): cluster_heads(
             matrix, k=min(_CLUSTERS, n_heads - 1), method=method, heads=calibration.heads
@@ -359,9 +374,9 @@ def _exchange_singly(
         for name, matrix in whole.items()
         for method in CLUSTERINGS
     }
-    found: dict[str, list[list[dict[str, Any]]]] = {mode: [] for mode in grid.modes}
+    found: dict[str, list[list[dict[str, Any]]]] = {mode: [] for mode in modes}
     for pair in pairs:  # both modes of a pair together: what is done is whole pairs
-        for mode in grid.modes:
+        for mode in modes:
             found[mode].append(evaluator.single(mode, pair))
             counted.step()
     near = {name: [float(d[b, donor]) for b, donor in pairs] for name, d in whole.items()}

@@ -13,6 +13,7 @@ from sinkwise.errors import RowError
 from sinkwise.rowdata import HeadId
 from sinkwise.runs.calibration import Calibration, calibrate, calibration_steps
 from sinkwise.runs.files import write_json
+from sinkwise.runs.joined_studies import joined_prune, kept_study, refuse_other_tokens
 from sinkwise.runs.model_source import refuse_shared_documents, unwrapped
 from sinkwise.runs.point_store import PointStore, evaluation_protocol, kept_results
 from sinkwise.runs.versions import versions
@@ -108,7 +109,8 @@ def prune_study(
         Folder: the audit of the calibration texts, what was calibrated, every evaluated point
         as it comes, and ``prune.json``.
     resume
-        Go on with the run in `out`; further scores may be asked for.
+        Go on with the run in `out`; other scores, shares, scopes and operations may be asked for:
+        the study then holds them beside those it held before.
     progress
         Called as ``progress(done, total)``.
     model_name, revision
@@ -156,6 +158,10 @@ def prune_study(
         )
     texts, eval_texts = _checked_texts(texts, eval_texts, documents)
     folder = None if out is None else Path(out)
+    kept = None
+    if folder is not None and resume:
+        kept = kept_study(folder / "prune.json", PruneStudy.from_json)
+        refuse_other_tokens(kept, [score.name for score in chosen], leave_one_out_tokens)
     from sinkwise.surgery.evaluation import Evaluation
 
     audit_options = {
@@ -227,6 +233,7 @@ def prune_study(
         seed=seed,
         versions=versions(),
     )
+    study = joined_prune(kept, study)
     if folder is not None:
         write_json(folder / "prune.json", study.to_json())
     return study
