@@ -155,6 +155,48 @@ def test_further_checkpoints_join_a_finished_study(training, texts, tmp_path):
     assert numbers(study) == numbers(sw.collapse_study(training, None, texts, queries=6))
 
 
+def test_other_checkpoints_join_those_that_the_study_holds(saved, texts, tmp_path):
+    """A narrower request, one checkpoint alone, and one in between: nothing is dropped."""
+    whole = numbers(sw.collapse_study(saved, None, texts, queries=6))
+    places = [saved / f"checkpoint-{step}" for step in SCALES]
+    options: dict[str, Any] = {"queries": 6, "out": tmp_path / "out"}
+    sw.collapse_study([places[0], places[2]], None, texts, **options)
+    steps: list[tuple[int, int]] = []
+    study = sw.collapse_study(
+        places[1], None, texts, **options, resume=True, progress=lambda *s: steps.append(s)
+    )
+    assert steps[-1] == (4, 4)  # what is there already is no work
+    assert numbers(study) == whole
+    assert [one["name"] for one in study.card()["checkpoints"]] == list(study.names)
+    again = sw.collapse_study(places[1:], None, texts, **options, resume=True)
+    assert numbers(again) == whole == numbers(sw.open_collapse(tmp_path / "out"))
+
+
+def test_without_steps_further_checkpoints_come_after_those_that_are_there(texts, tmp_path):
+    options: dict[str, Any] = {"queries": 6, "out": tmp_path / "out"}
+    models = {name: model(scale) for name, scale in zip("zab", SCALES.values(), strict=True)}
+    two = {name: models[name] for name in "za"}
+    sw.collapse_study(two, tokenizer(), texts, **options)
+    further = {name: models[name] for name in "ba"}
+    study = sw.collapse_study(further, tokenizer(), texts, **options, resume=True)
+    assert study.names == ("z", "a", "b")
+    turned = {name: models[name] for name in "abz"}
+    study = sw.collapse_study(turned, tokenizer(), texts, **options, resume=True)
+    assert study.names == ("a", "b", "z")
+
+
+def test_a_single_checkpoint_needs_another_that_was_measured(saved, texts, tmp_path):
+    one = saved / "checkpoint-0"
+    options: dict[str, Any] = {"queries": 6, "out": tmp_path / "out", "resume": True}
+    with pytest.raises(RowError, match="1 checkpoint arrived"):
+        sw.collapse_study(one, None, texts, **options)
+    sw.collapse_study(saved, None, texts, **options)
+    lost = next((tmp_path / "out" / "checkpoints").glob("checkpoint-200-*/document-00001.npz"))
+    lost.unlink()
+    with pytest.raises(RunError, match=r"checkpoint checkpoint-200, and not all .*name it as well"):
+        sw.collapse_study(one, None, texts, **options)
+
+
 def test_a_damaged_file_is_named_with_what_to_do(saved, texts, tmp_path):
     out = tmp_path / "out"
     sw.collapse_study(saved, None, texts, queries=6, out=out)
@@ -181,6 +223,39 @@ def test_other_settings_are_refused_by_name(saved, texts, tmp_path):
         sw.collapse_study(saved, None, texts[::-1], queries=6, **options)
     with pytest.raises(RunError, match="not empty and holds no collapse study"):
         sw.collapse_study(saved, None, texts, queries=6, out=saved)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [({"dtype": "float99"}, "float99"), ({"sink": 100}, "sink=100 lies beyond every document")],
+)
+def test_a_wrong_setting_does_not_block_the_folder_for_the_right_one(
+    saved, texts, tmp_path, wrong, message
+):
+    out, steps = tmp_path / "out", []
+    with pytest.raises((RowError, CaptureError), match=message):
+        sw.collapse_study(
+            saved, None, texts, queries=6, out=out, **wrong, progress=lambda *s: steps.append(s)
+        )
+    assert steps == []
+    study = sw.collapse_study(saved, None, texts, queries=6, out=out)
+    assert numbers(study) == numbers(sw.collapse_study(saved, None, texts, queries=6))
+
+
+def test_a_folder_without_a_kept_document_is_begun_anew(training, texts, tmp_path):
+    out = tmp_path / "out"
+    weights = (training / "checkpoint-0" / "model.safetensors").read_bytes()
+    broken = model()
+    with torch.no_grad():
+        broken.model.layers[1].self_attn.q_proj.weight.fill_(float("nan"))
+    broken.save_pretrained(training / "checkpoint-0")
+    with pytest.raises((RowError, CaptureError), match="layer 1"):
+        sw.collapse_study(training, None, texts, queries=6, out=out)
+    (training / "checkpoint-0" / "model.safetensors").write_bytes(weights)
+    study = sw.collapse_study(training, None, texts, queries=7, out=out, resume=True)
+    assert len(study.names) == 3
+    with pytest.raises(RunError, match="begun with queries=7, now it is 6"):
+        sw.collapse_study(training, None, texts, queries=6, out=out, resume=True)
 
 
 def test_other_weights_under_one_name_are_refused(training, texts, tmp_path):
@@ -218,6 +293,18 @@ def test_rows_with_another_sink_are_refused():
     named = {name: sw.rows(z, sink=sink, logits=True) for name, sink in (("a", 0), ("b", 1))}
     with pytest.raises(RowError, match="checkpoint b: document 0 has other rows"):
         sw.collapse_study(named)
+
+
+@pytest.mark.parametrize("documents", [(4, 3), (3, 4)])
+def test_rows_of_more_or_fewer_documents_are_refused(documents, tmp_path):
+    z = np.random.default_rng(0).normal(size=(4, 2, 4, 6))
+    rows = {n: sw.rows(z[:m], sink=0, logits=True) for n, m in zip("ab", documents, strict=True)}
+    with pytest.raises(RowError, match=r"checkpoint b: .*other rows than at the checkpoints"):
+        sw.collapse_study(rows)
+    out = tmp_path / "out"
+    sw.collapse_study({name: rows["a"] for name in "ac"}, out=out)
+    with pytest.raises(RowError, match=r"checkpoint b: .*other rows than at the checkpoints"):
+        sw.collapse_study(rows, out=out, resume=True)
 
 
 def test_a_checkpoint_whose_logits_are_nan_is_named_and_the_others_are_kept(

@@ -51,7 +51,7 @@ class CheckpointSource:
 
 
 def locate_checkpoints(
-    names: Sequence[str | os.PathLike[str]], revisions: Sequence[str] = ()
+    names: Sequence[str | os.PathLike[str]], revisions: Sequence[str] = (), *, fewest: int = 2
 ) -> tuple[CheckpointSource, ...]:
     """Find the checkpoints that were asked for, without loading any.
 
@@ -62,6 +62,8 @@ def locate_checkpoints(
         holds folders such as ``checkpoint-500`` or ``step500``; or, with `revisions`, one hub id.
     revisions
         Of the hub model, in order of training.
+    fewest
+        How many are needed: one is enough beside those that a study holds already.
 
     Returns
     -------
@@ -71,7 +73,7 @@ def locate_checkpoints(
     Raises
     ------
     RowError
-        If fewer than two are found; the message says what was looked for.
+        If fewer are found; the message says what was looked for.
     RunError
         If a path does not exist, or a ``trainer_state.json`` can't be read.
 
@@ -90,7 +92,7 @@ def locate_checkpoints(
         if len(paths) == 1 and paths[0].is_dir():
             paths = _inside(paths[0])
         found = tuple(_of_path(path, name) for path, name in zip(paths, _short(paths), strict=True))
-    if len(found) < 2:
+    if len(found) < fewest:
         raise RowError(
             f"{len(found)} checkpoint{'' if len(found) == 1 else 's'} arrived, and a change is "
             "between two: name two folders, a folder that holds folders such as checkpoint-500 "

@@ -90,8 +90,8 @@ def collapse_study(
     out
         Folder for the study.  Without it everything stays in memory.
     resume
-        Go on with the study in `out`, also with other checkpoints: what is there of a checkpoint
-        is not measured again.
+        Go on with the study in `out`, also with other checkpoints, or with a single one: they join
+        those that were measured, and what is there of a checkpoint is not measured again.
     progress
         Called as ``progress(done, total)`` after every document of every checkpoint.
 
@@ -125,6 +125,10 @@ def collapse_study(
     ('sink grew', 1.0)
     """
     check_bounds(level, peaked, uniform)
+    if texts is not None:
+        from sinkwise.capture.load import torch_dtype
+
+        torch_dtype(dtype)  # refused before anything is written
     options: dict[str, Any] = {
         "queries": queries,
         "max_length": max_length,
@@ -132,31 +136,37 @@ def collapse_study(
         "seed": seed,
         "batch_size": batch_size,
     }
+    folder = None if out is None else CollapseFolder(out)
+    going_on = folder is not None and resume and folder.begun
+    kept = folder.measured() if folder is not None and going_on else []
     loading = {"dtype": dtype, "device": device, "trust_remote_code": trust_remote_code}
     if isinstance(checkpoints, Mapping):
         if revisions:
             raise RowError("revisions belong to one hub id, and a mapping of checkpoints arrived")
         sources = opened_sources(checkpoints, processor, texts, options, loading)
     else:
-        located = locate_checkpoints(checkpoints, revisions)
+        located = locate_checkpoints(checkpoints, revisions, fewest=1 if kept else 2)
         named = {source.name: source for source in located}
         sources = opened_sources(named, processor, texts, options, loading)
-    names = [source.name for source in sources]
-    folder = None if out is None else CollapseFolder(out)
+    asked = [Checkpoint(source.name, source.step) for source in sources]
+    joined = _joined(asked, [Checkpoint(record["name"], record["step"]) for record in kept])
+    names = [checkpoint.name for checkpoint in joined]
+    if folder is not None and going_on:
+        _refuse_lost(folder, names)
     settings = {
         "sink": sink if isinstance(sink, str) else [sink] if isinstance(sink, int) else list(sink),
-        "sink_at": _sink_at(sink, sink_at, names, folder if resume else None),
+        "sink_at": _sink_at(sink, sink_at, names, folder if going_on else None),
         "dtype": dtype,
         **{key: value for key, value in options.items() if key != "batch_size"},
         "inputs_sha256": documents_digest(None if texts is None else texts[:documents]),
     }
-    _check_names(names, settings, folder)
+    _check_names(names, settings)
     if folder is not None:
         folder.begin(settings, resume)
     store: CollapseFolder | MemoryCollapseStore = (
         MemoryCollapseStore() if folder is None else folder
     )
-    run = _Run(store, folder, settings, len(sources), progress)
+    run = _Run(store, folder, settings, kept, len(sources), progress)
     # sinks that are found are found first
     for source in sorted(sources, key=lambda source: source.name != settings["sink_at"]):
         try:
@@ -165,7 +175,7 @@ def collapse_study(
             raise type(error)(f"checkpoint {source.name}: {error}") from error
     study = CollapseStudy(
         store,
-        [Checkpoint(source.name, source.step) for source in sources],
+        joined,
         run.heads,
         run.card(names),
         level=level,
@@ -175,7 +185,7 @@ def collapse_study(
     )
     if folder is not None:
         folder.finish(
-            checkpoints=[{"name": source.name, "step": source.step} for source in sources],
+            checkpoints=[{"name": one.name, "step": one.step} for one in joined],
             card=run.card(names),
             level=level,
             peaked=peaked,
@@ -228,6 +238,7 @@ class _Run:
         store: CollapseFolder | MemoryCollapseStore,
         folder: CollapseFolder | None,
         settings: Mapping[str, Any],
+        kept: Sequence[Mapping[str, Any]],
         n_checkpoints: int,
         progress: Callable[[int, int], None] | None,
     ) -> None:
@@ -237,7 +248,8 @@ class _Run:
         self._n_checkpoints = n_checkpoints
         self._progress = progress
         self._done = 0
-        self._cards: dict[str, dict[str, Any]] = {}
+        self._cards: dict[str, dict[str, Any]] = {one["name"]: one["card"] for one in kept}
+        self._n_documents = len(store.documents) if kept else None
         self._heads: tuple[HeadId, ...] | None = None if folder is None else folder.heads
 
     @property
@@ -248,18 +260,22 @@ class _Run:
     def measure(self, source: OpenedCheckpoint, sink: Any) -> None:
         """Measure a checkpoint, save what is there of it."""
         kept = None if self._folder is None else self._folder.checkpoint(source.name)
-        if kept is not None and kept["fingerprint"] != source.fingerprint:
+        done = self._store.done(source.name)
+        if kept is not None and done and kept["fingerprint"] != source.fingerprint:
             raise RunError(
                 "the folder holds other weights under this name: use another folder (--out), or "
                 "give the checkpoint another name"
             )
-        done = self._store.done(source.name)
-        if kept is not None and kept["card"] is not None and done >= set(self._store.documents):
+        whole = bool(done) and done >= set(self._store.documents)
+        if kept is not None and kept["card"] is not None and whole:
             self._cards[source.name] = kept["card"]
+            self._n_documents = len(done)
             self._step(len(done), len(self._store.documents))
             return
         rows = source.rows(self._sink(source.name, sink))
         self._require_heads(rows.heads)
+        self._require_documents(rows.n_documents)
+        _refuse_sink_beyond(rows, self._settings["sink"])
         record = {"name": source.name, "step": source.step, "fingerprint": source.fingerprint}
         if self._folder is not None:
             self._folder.keep_checkpoint(source.name, {**record, "card": None})
@@ -312,6 +328,16 @@ class _Run:
                 "same heads"
             )
 
+    def _require_documents(self, number: int) -> None:
+        if self._n_documents is None:
+            self._n_documents = number
+        elif number != self._n_documents:
+            raise RowError(
+                f"it has {number} documents, and other rows than at the checkpoints before it, "
+                f"which have {self._n_documents}. Changes are between the same rows: give the same "
+                "documents, and one tokenizer for all"
+            )
+
     def _require_layout(self, document: int, layout: RowLayout) -> None:
         if document not in self._store.documents:
             self._store.keep_layout(layout)
@@ -347,6 +373,20 @@ def _documents(rows: RowSource, done: frozenset[int]) -> Iterator[tuple[int, Row
         yield document, joined_layout(layouts), joined_parts(parts)
 
 
+def _refuse_sink_beyond(rows: RowSource, sink: Any) -> None:
+    """Refuse positions that no document has before any of them is measured."""
+    if isinstance(sink, str):
+        return
+    card = rows.card()
+    longest = card["lengths"]["max"]
+    if min(sink) >= longest and not card["virtual_sink"]:
+        raise RowError(
+            f"sink={sink[0] if len(sink) == 1 else tuple(sink)} lies beyond every document: the "
+            f"longest has {longest:.0f} tokens, counted from 0. Name a position that every "
+            'document has: sink="first" (--sink first)'
+        )
+
+
 def _sink_at(
     sink: Any, sink_at: str | None, names: Sequence[str], folder: CollapseFolder | None
 ) -> str | None:
@@ -355,19 +395,41 @@ def _sink_at(
         if sink_at is not None:
             raise RowError(f'sink_at={sink_at!r} belongs to sink="found", and the sink is {sink!r}')
         return None
-    if sink_at is None and folder is not None and (folder.path / "manifest.json").is_file():
+    if sink_at is None and folder is not None:
         before = folder.manifest["settings"].get("sink_at")
         return before if before is None else str(before)
     return sink_at or names[-1]
 
 
-def _check_names(
-    names: Sequence[str], settings: Mapping[str, Any], folder: CollapseFolder | None
-) -> None:
+def _check_names(names: Sequence[str], settings: Mapping[str, Any]) -> None:
     """Look at what would only fail after the work is done."""
     if len(names) < 2:
         raise RowError(f"checkpoints {list(names)} arrived, expected at least two")
     at = settings["sink_at"]
-    known = folder is not None and folder.path.is_dir() and folder.checkpoint(at or "")
-    if at is not None and at not in names and not known:
+    if at is not None and at not in names:
         raise RowError(f"sink_at={at!r} is none of the checkpoints {', '.join(names)}")
+
+
+def _joined(asked: Sequence[Checkpoint], kept: Sequence[Checkpoint]) -> list[Checkpoint]:
+    """What is asked for with what was measured before: by step, where each has its own."""
+    names = [checkpoint.name for checkpoint in asked]
+    before = {checkpoint.name for checkpoint in kept}
+    if before <= set(names):
+        return list(asked)
+    now = {checkpoint.name: checkpoint for checkpoint in asked}
+    joined = [now.get(checkpoint.name, checkpoint) for checkpoint in kept]
+    joined += [checkpoint for checkpoint in asked if checkpoint.name not in before]
+    steps = [checkpoint.step for checkpoint in joined]
+    if None not in steps and len(set(steps)) == len(steps):
+        joined.sort(key=lambda checkpoint: checkpoint.step or 0)
+    return joined
+
+
+def _refuse_lost(folder: CollapseFolder, names: Sequence[str]) -> None:
+    """Refuse to go on without a checkpoint that the study held and that isn't whole any more."""
+    for entry in folder.manifest.get("checkpoints", ()):
+        if entry["name"] not in names:
+            raise RunError(
+                f"the study in {folder.path} holds checkpoint {entry['name']}, and not all of its "
+                "documents are there: name it as well, and what is missing is measured anew"
+            )

@@ -20,7 +20,7 @@ from sinkwise.channels.entropy import EntropyParts
 from sinkwise.errors import RunError
 from sinkwise.rowdata import HeadId
 from sinkwise.runs.array_file import read_arrays, write_arrays
-from sinkwise.runs.files import read_json, write_json
+from sinkwise.runs.files import only_begun, read_json, write_json
 from sinkwise.studies.collapse_rows import RowLayout
 
 __all__ = ["COLLAPSE_RUN", "CollapseFolder"]
@@ -44,7 +44,8 @@ class CollapseFolder:
     def begin(self, settings: Mapping[str, Any], resume: bool) -> None:
         """Start the study, or go on with one of the same settings.
 
-        Checkpoints are no setting: a study can go on with others.
+        Checkpoints are no setting: a study can go on with others.  A folder in which no document
+        was kept yet is begun anew, with any settings.
 
         Raises
         ------
@@ -54,8 +55,9 @@ class CollapseFolder:
         """
         if self.path.exists() and not self.path.is_dir():
             raise RunError(f"{self.path} is a file; name a folder")
-        if not (self.path / "manifest.json").exists():
-            if self.path.exists() and any(self.path.iterdir()):
+        anew = only_begun(self.path) and bool(self.manifest)  # of this schema, or it raises
+        if anew or not (self.path / "manifest.json").exists():
+            if not anew and self.path.exists() and any(self.path.iterdir()):
                 raise RunError(
                     f"{self.path} is not empty and holds no collapse study; name a new folder: "
                     "nothing in it was touched"
@@ -75,6 +77,31 @@ class CollapseFolder:
                     "checkpoints measured on other rows can't be compared. Use the same setting or "
                     "another folder"
                 )
+
+    @property
+    def begun(self) -> bool:
+        """Whether there is a study to go on with."""
+        return (self.path / "manifest.json").is_file() and not only_begun(self.path)
+
+    def measured(self) -> list[dict[str, Any]]:
+        """What was kept of each checkpoint that was measured to the end, besides its rows.
+
+        Those of the finished study first, in its order; those of a later, interrupted run after
+        them, by their steps.
+        """
+        order = [entry["name"] for entry in self.manifest.get("checkpoints", ())]
+        found = {}
+        for path in sorted((self.path / "checkpoints").glob("*/checkpoint.json")):
+            record = read_json(path)
+            found[record["name"]] = record
+        later = sorted(set(found) - set(order), key=lambda n: (found[n]["step"] or 0, n))
+        documents = set(self.documents)
+
+        def whole(name: str) -> bool:
+            done = self.done(name)
+            return found[name]["card"] is not None and bool(done) and done >= documents
+
+        return [found[name] for name in (*order, *later) if name in found and whole(name)]
 
     @property
     def manifest(self) -> dict[str, Any]:
