@@ -156,6 +156,19 @@ def test_an_existing_run_needs_resume(studied, sinkwise, texts):
     assert studied.options["resume"] is True
 
 
+def test_a_run_that_kept_no_document_needs_no_resume(studied, sinkwise, texts):
+    folder = Path("runs/c")
+    folder.mkdir(parents=True)
+    (folder / "manifest.json").write_text('{"complete": false}', encoding="utf-8")
+    words = ("collapse", "a", "b", "--texts", texts, "--out", folder)
+    assert sinkwise(*words).exit_code == 0
+    (folder / "manifest.json").write_text('{"complete": false}', encoding="utf-8")
+    (folder / "rows").mkdir()
+    (folder / "rows" / "document-00000.npz").write_bytes(b"")
+    again = sinkwise(*words)
+    assert (again.exit_code, "--resume" in again.stderr) == (1, True)
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [

@@ -192,6 +192,19 @@ def test_an_interrupted_run_resumes_and_loses_nothing(found, tmp_path):
     assert resumed.distances.equals(found.distances)
 
 
+def test_a_run_that_kept_no_document_is_begun_anew(found, tmp_path):
+    out = tmp_path / "run"
+
+    def stop(done, total):
+        raise Interrupted
+
+    with pytest.raises(Interrupted):
+        sw.audit(sw.rows(logits(), sink=1, logits=True), out=out, progress=stop)
+    again = sw.audit(sw.rows(logits(), sink=0, logits=True), out=out)
+    assert again.distances.equals(found.distances)
+    assert sw.open_audit(out).card()["sink"] == 0
+
+
 def test_a_run_refuses_to_go_on_with_other_rows_or_settings(tmp_path):
     out = tmp_path / "run"
     sw.audit(sw.rows(logits(), sink=0, logits=True), out=out)

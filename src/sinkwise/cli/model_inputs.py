@@ -7,12 +7,15 @@ from typing import Any
 
 from sinkwise.cli.documents import DocumentFile, demo_texts
 from sinkwise.errors import MissingExtraError, RowError, RunError
+from sinkwise.runs.files import only_begun
 
 __all__ = ["check_folder", "load", "read_documents"]
 
 
 def check_folder(folder: Path, *, resume: bool, again: str) -> None:
     """Refuse a folder that holds something else, or a run where nothing was said of resuming.
+
+    A folder in which a run was begun and no document kept is no run yet.
 
     Parameters
     ----------
@@ -33,7 +36,7 @@ def check_folder(folder: Path, *, resume: bool, again: str) -> None:
     if not folder.is_dir():
         raise RunError(f"{folder} is a file; give a folder: --out DIR")
     if (folder / "manifest.json").is_file():
-        if not resume:
+        if not resume and not only_begun(folder):
             raise RunError(
                 f"{folder} already holds a run. To go on with it:\n  {again}\n"
                 "To start anew, remove it or choose another folder: --out DIR"

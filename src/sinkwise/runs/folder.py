@@ -24,7 +24,7 @@ from sinkwise.distances.all_pairs import COUNT_OF
 from sinkwise.errors import RunError
 from sinkwise.rowdata import HeadId
 from sinkwise.runs.block_file import BlockFile
-from sinkwise.runs.files import read_json, write_json
+from sinkwise.runs.files import only_begun, read_json, write_json
 from sinkwise.studies.document_halves import DocumentPairs
 
 __all__ = ["SCHEMA", "RunFolder"]
@@ -50,6 +50,8 @@ class RunFolder:
     def begin(self, settings: Mapping[str, Any], heads: tuple[HeadId, ...], resume: bool) -> None:
         """Start the run, or go on with one of the same settings.
 
+        A folder in which no document was kept yet is begun anew, with any settings.
+
         Raises
         ------
         RunError
@@ -59,8 +61,10 @@ class RunFolder:
         if self.path.exists() and not self.path.is_dir():
             raise RunError(f"{self.path} is a file; name a folder")
         manifest = self.path / "manifest.json"
-        if not manifest.exists():
-            if self.path.exists() and any(self.path.iterdir()):
+        anew = only_begun(self.path) and bool(self.manifest)  # of this schema, or it raises
+        self.__dict__.pop("manifest", None)
+        if anew or not manifest.exists():
+            if not anew and self.path.exists() and any(self.path.iterdir()):
                 raise RunError(
                     f"{self.path} is not empty and holds no run; name a new folder: nothing in it "
                     "was touched"
