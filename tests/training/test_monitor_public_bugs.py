@@ -79,7 +79,8 @@ def test_i1_a_step_at_which_every_row_is_nan_leaves_the_record_without_means():
     record = monitor.record()
     assert record.scalars["sinkwise/rows"] == 0
     assert record.scalars["sinkwise/nan_rows"] == first.scalars["sinkwise/rows"]
-    assert "sinkwise/sink_mass" not in record.scalars
+    # a number that doesn't exist is left out, also a count of heads and an alarm's 0
+    assert set(record.scalars) == {"sinkwise/rows", "sinkwise/nan_rows"}
     assert np.all(np.isfinite(list(record.scalars.values())))
     with torch.no_grad():
         model.transformer.wte.weight.copy_(kept)
@@ -95,13 +96,15 @@ def test_i1_a_run_that_starts_broken_counts_changes_from_its_first_sound_rows():
     with torch.no_grad():
         model.transformer.wte.weight.fill_(torch.nan)
     monitor = sw.Monitor(model, {"input_ids": IDS}, queries=4)
-    assert "sinkwise/since_first/total" not in monitor.record().scalars
+    assert set(monitor.record().scalars) == {"sinkwise/rows", "sinkwise/nan_rows"}
     with torch.no_grad():
         model.transformer.wte.weight.copy_(kept)
-    monitor.record()
+    healed = monitor.record().scalars
+    assert "sinkwise/alarm/peaked_heads" in healed and "sinkwise/alarm/sink_growth" not in healed
     with torch.no_grad():
         model.transformer.wte.weight.mul_(2)
-    assert monitor.record().scalars["sinkwise/since_first/total"] != 0
+    later = monitor.record().scalars
+    assert later["sinkwise/since_first/total"] != 0 and later["sinkwise/alarm/sink_growth"] == 0
 
 
 def test_i4_attention_outside_the_interface_is_an_error_not_an_empty_curve():

@@ -102,6 +102,19 @@ class Alarms:
         evenness = sums.by_head("content_evenness")
         return {"peaked_heads": evenness < self.peaked, "uniform_heads": evenness > self.uniform}
 
+    def measured(self, sums: HeadSums) -> dict[str, float]:
+        """Return what each threshold is held against, by kind; NaN where no sound row says it."""
+        then = sums.mean("since_first/content_entropy_before")
+        lost = -sums.mean("since_first/content_entropy")
+        values = {
+            "content_collapse": lost / then if then else math.nan,
+            "sink_growth": sums.mean("since_first/sink_mass"),
+        }
+        any_row = bool(np.any(sums.sums["rows"] > 0))
+        for kind, heads in self.extreme_heads(sums).items():
+            values[kind] = float(heads.mean()) if any_row else math.nan
+        return values
+
     def raised(
         self, sums: HeadSums, *, step: int, first_step: int, before: frozenset[str]
     ) -> tuple[Alarm, ...]:
@@ -123,14 +136,12 @@ class Alarms:
         )
         then = sums.mean("since_first/content_entropy_before")
         lost = -sums.mean("since_first/content_entropy")
-        grown = sums.mean("since_first/sink_mass")
-        values = {"content_collapse": lost / then if then else math.nan, "sink_growth": grown}
+        values = self.measured(sums)
         words = {
             "content_collapse": f"content entropy fell by {lost:.3g} from {then:.3g} nats; {split}",
-            "sink_growth": f"mean sink mass rose by {grown:.3g}; {split}",
+            "sink_growth": f"mean sink mass rose by {values['sink_growth']:.3g}; {split}",
         }
         for kind, heads in self.extreme_heads(sums).items():
-            values[kind] = float(heads.mean())
             bound = "below" if kind == "peaked_heads" else "above"
             limit = self.peaked if kind == "peaked_heads" else self.uniform
             words[kind] = (

@@ -75,14 +75,15 @@ def record_of(
     per_layer: bool,
 ) -> MonitorRecord:
     """Return the record of sums over all processes."""
-    extremes = thresholds.extreme_heads(sums)
+    extremes, measured = thresholds.extreme_heads(sums), thresholds.measured(sums)
     scalars = {name: sums.mean(name) for name in LEVELS}
     changes = [f"since_{when}/{name}" for when in ("last", "first") for name in CHANGES]
     scalars |= {name: sums.mean(name) for name in changes}
-    scalars |= {name: float(heads.sum()) for name, heads in extremes.items()}
+    known = [kind for kind in KINDS if math.isfinite(measured[kind])]
+    scalars |= {kind: float(heads.sum()) for kind, heads in extremes.items() if kind in known}
     scalars |= {name: float(sums.sums[name].sum()) for name in ("rows", "nan_rows")}
     raised = {alarm.kind for alarm in alarms}
-    scalars |= {f"alarm/{kind}": float(kind in raised) for kind in KINDS}
+    scalars |= {f"alarm/{kind}": float(kind in raised) for kind in known}
     if per_layer:
         layers = np.array([head.layer for head in head_ids])
         for layer in np.unique(layers):
