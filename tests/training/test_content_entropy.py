@@ -394,6 +394,42 @@ def test_errors_teach():
         model(ids())
 
 
+@pytest.mark.parametrize("value", [math.nan, math.inf])
+def test_a_row_that_is_not_finite_is_named_by_layer_and_head(value):
+    model = small_llama()
+    projection = model.model.layers[1].self_attn.q_proj
+    original = projection.forward
+
+    def broken(states):
+        mixed = original(states).clone()
+        mixed[1, 5:, -4:] = value  # queries of the last head, in the second sequence
+        return mixed
+
+    projection.forward = broken
+    content = sw.ContentEntropyFloor(model, 0.9, queries="all")
+    expected = r"layer 1, head 3, sequence 1 .*nan, expected a finite number \(5 rows"
+    with pytest.raises(sw.RowError, match=expected), content.collecting():
+        model(ids())
+
+
+def test_padding_that_is_not_finite_is_no_error():
+    model = small_llama()
+    projection = model.model.layers[1].self_attn.q_proj
+    original = projection.forward
+
+    def broken(states):
+        mixed = original(states).clone()
+        mixed[1, :3] = math.nan
+        return mixed
+
+    projection.forward = broken
+    mask = torch.ones_like(ids())
+    mask[1, :3] = 0
+    with sw.ContentEntropyFloor(model, 0.9, queries="all").collecting() as held:
+        model(ids(), attention_mask=mask)
+    assert 0 < held.penalty < 0.9
+
+
 def test_minimising_it_spreads_content_that_is_sharp_and_leaves_a_strong_sink_strong():
     torch.manual_seed(0)
     from transformers import GPT2LMHeadModel

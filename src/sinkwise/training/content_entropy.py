@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from sinkwise.channels.entropy_floor import check_floor, relative_content_entropy, shortfall
 from sinkwise.errors import CaptureError, RowError
 from sinkwise.geometry.namespace import as_arrays
-from sinkwise.training.rows import TrainingRows, collecting_rows
+from sinkwise.training.rows import LayerRows, TrainingRows, collecting_rows
 
 if TYPE_CHECKING:
     import torch
@@ -97,7 +98,7 @@ class ContentEntropyFloor:
         ------
         CaptureError, InputTypeError, RowError
             As :func:`~sinkwise.training.rows.collecting_rows`; on leaving also where no row
-            counts.
+            counts, or one that counts isn't finite.
         """
         draw = (self._seed, self._passes)
         self._passes += 1
@@ -147,15 +148,14 @@ class CollectedPenalty:
 
         parts = []
         for layer in rows:
-            xp, (logits,) = as_arrays(layer.logits)
-            visible = layer.visible
-            content, sinks = visible & ~layer.sink, visible & layer.sink
-            share, counted = relative_content_entropy(xp, logits, content, sinks, positive=content)
+            xp, share, counted = _shares(layer)
             below = counted & (share.detach() < floor)
             missing = shortfall(xp, share, counted, floor).sum()
             parts.append(torch.stack([missing, counted.sum(), below.sum()]).cpu())
         sums = torch.stack(parts).sum(0)
-        _, counted, below = sums.tolist()
+        missing, counted, below = sums.tolist()
+        if math.isnan(missing):
+            raise _not_finite(rows)
         self.rows = int(counted)
         if not self.rows:
             raise RowError(
@@ -165,3 +165,27 @@ class CollectedPenalty:
             )
         self.below = below / self.rows
         self._penalty = sums[0] / self.rows
+
+
+def _shares(layer: LayerRows) -> tuple[Any, torch.Tensor, torch.Tensor]:
+    """``H(π) / log m`` of each row and which rows count, behind what computes on them."""
+    xp, (logits,) = as_arrays(layer.logits)
+    content, sinks = layer.visible & ~layer.sink, layer.visible & layer.sink
+    return xp, *relative_content_entropy(xp, logits, content, sinks, positive=content)
+
+
+def _not_finite(rows: TrainingRows) -> RowError:
+    """The error for a pass with a NaN, which is looked for only now."""
+    for number, (call, layer) in enumerate(zip(rows.calls, rows, strict=True)):
+        _, share, counted = _shares(layer)
+        bad = (counted & share.isnan()).nonzero()
+        if len(bad):
+            item, head, _ = bad[0].tolist()
+            return RowError(
+                f"layer {getattr(call.module, 'layer_idx', number)}, head {head}, sequence {item} "
+                f"of the batch: a row's content entropy is nan, expected a finite number "
+                f"({len(bad)} rows of this layer, the first to fail). Its queries or keys aren't "
+                "finite, so the loss of this step is none either: leave the step out, then look at "
+                "the learning rate, the clipping of gradients, and float16, which overflows"
+            )
+    return RowError("a row's content entropy is nan, expected finite numbers")
