@@ -209,6 +209,33 @@ def test_options_that_say_nothing_are_refused(model, texts, changed, said):
         sw.prune_study(model, None, *texts, **{**SMALL, **changed})
 
 
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"sparsity": [0.25, 0.99]}, "at most 9 can go"),
+        ({"sparsity": [0.25, 0.01], "scope": ["model", "layer"]}, "removes no head"),
+        ({"sparsity": [0.5, 0.05], "scope": "layer"}, "scope='layer' removes no head"),
+    ],
+)
+def test_a_share_that_cannot_be_met_is_refused_before_anything_is_measured(
+    model, texts, tmp_path, changed, said
+):
+    out = tmp_path / "run"
+    with pytest.raises(RowError, match=said):
+        sw.prune_study(model, None, *texts, **{**SMALL, **changed}, out=out, progress=pytest.fail)
+    assert not out.exists()
+
+
+@pytest.mark.parametrize("scope", ["model", "layer"])
+@pytest.mark.parametrize("sparsity", [0.1, 0.6])
+def test_a_model_of_one_head_a_layer_cannot_lose_any(texts, scope, sparsity):
+    from transformers import GPT2Config, GPT2LMHeadModel
+
+    alone = GPT2LMHeadModel(GPT2Config(n_layer=2, n_head=1, n_embd=8, vocab_size=30))
+    with pytest.raises(RowError, match="each of its 2 layers has one head, and no layer is ever"):
+        sw.prune_study(alone, None, *texts, **SMALL | {"sparsity": sparsity, "scope": scope})
+
+
 def test_held_out_texts_that_chose_the_heads_are_refused(model, texts):
     with pytest.raises(RowError, match="held-out document 1 is calibration document 0"):
         sw.prune_study(model, None, texts[0], [texts[1][0], texts[0][0]], **SMALL)

@@ -17,7 +17,14 @@ from sinkwise.runs.joined_studies import joined_prune, kept_study, refuse_other_
 from sinkwise.runs.model_source import refuse_shared_documents, unwrapped
 from sinkwise.runs.point_store import PointStore, evaluation_protocol, kept_results
 from sinkwise.runs.versions import versions
-from sinkwise.studies.head_scores import DEFAULT, Score, removed_heads, score_named, set_energy
+from sinkwise.studies.head_scores import (
+    DEFAULT,
+    Score,
+    refuse_no_removal,
+    removed_heads,
+    score_named,
+    set_energy,
+)
 from sinkwise.studies.jsonable import jsonable
 from sinkwise.studies.prune_study import PruneStudy
 
@@ -176,8 +183,12 @@ def prune_study(
     from sinkwise.surgery.output_projections import heads_of, output_projections
 
     projections = output_projections(model)
+    heads = heads_of(projections)
+    for where in plans.scope:
+        for share in plans.sparsity:
+            refuse_no_removal(heads, float(share), where)
     tasks = list(plans.tasks(chosen, random_seeds, seed))
-    before = calibration_steps(chosen, len(texts[:documents]), len(heads_of(projections)))
+    before = calibration_steps(chosen, len(texts[:documents]), len(heads))
     steps = _Steps(before + len(tasks), progress)
     calibration = calibrate(
         model,
@@ -320,11 +331,6 @@ class _Runner:
             self._chosen[key] = removed_heads(
                 task.score, self._evidence, task.sparsity, task.scope, task.seed
             )
-            if not self._chosen[key]:
-                raise RowError(
-                    f"sparsity={task.sparsity:g} with scope={task.scope!r} removes no head at all "
-                    f"of {len(self._evidence.heads)}: ask for more"
-                )
         return self._chosen[key]
 
     def _evaluate(self, heads: Sequence[HeadId], operation: Any) -> dict[str, Any]:

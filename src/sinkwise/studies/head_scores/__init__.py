@@ -1,6 +1,6 @@
 """Scores that choose the heads to remove, as one registry; NumPy only."""
 
-from sinkwise.studies.head_scores.budgets import Budget, Scope, budget
+from sinkwise.studies.head_scores.budgets import Budget, Scope, budget, refuse_no_removal
 from sinkwise.studies.head_scores.evidence import Evidence
 from sinkwise.studies.head_scores.registry import DEFAULT, SCORES, distances_of, score_named
 from sinkwise.studies.head_scores.score import Score
@@ -16,6 +16,7 @@ __all__ = [
     "SetEnergy",
     "budget",
     "distances_of",
+    "refuse_no_removal",
     "removed_heads",
     "score_named",
     "set_energy",

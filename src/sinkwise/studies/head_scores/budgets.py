@@ -12,7 +12,7 @@ import numpy as np
 from sinkwise.errors import RowError
 from sinkwise.rowdata import HeadId
 
-__all__ = ["Budget", "Scope", "budget"]
+__all__ = ["Budget", "Scope", "budget", "refuse_no_removal"]
 
 Scope = Literal["model", "layer"]
 
@@ -75,6 +75,8 @@ def budget(heads: Sequence[HeadId], sparsity: float, scope: Scope) -> Budget:
         return Budget(sum(caps.values()), caps, within_layer=True)
     caps = {layer: n - 1 for layer, n in sizes.items()}
     total, most = round(sparsity * len(heads)), sum(caps.values())
+    if total > most == 0:
+        raise RowError(_one_head_each(len(sizes)))
     if total > most:
         raise RowError(
             f"sparsity {sparsity} of {len(heads)} heads is {total}, but at most {most} can go "
@@ -82,3 +84,34 @@ def budget(heads: Sequence[HeadId], sparsity: float, scope: Scope) -> Budget:
             f"{np.floor(100 * most / len(heads)) / 100:.2f} or less"
         )
     return Budget(total, caps)
+
+
+def refuse_no_removal(heads: Sequence[HeadId], sparsity: float, scope: Scope) -> None:
+    """Refuse a share by which no head goes, or which can't be met.
+
+    Raises
+    ------
+    RowError
+        As :func:`budget`, and where the share comes to no head at all.
+
+    Examples
+    --------
+    >>> refuse_no_removal([HeadId(0, 0), HeadId(0, 1)], 0.5, "layer")
+    """
+    if budget(heads, sparsity, scope).total:
+        return
+    layers = {head.layer for head in heads}
+    if len(heads) == len(layers):
+        raise RowError(_one_head_each(len(layers)))
+    raise RowError(
+        f"sparsity={sparsity:g} with scope={scope!r} removes no head at all of {len(heads)}: ask "
+        "for more"
+    )
+
+
+def _one_head_each(layers: int) -> str:
+    where = "its one layer has" if layers == 1 else f"each of its {layers} layers has"
+    return (
+        f"this model can't lose a head: {where} one head, and no layer is ever emptied, whatever "
+        "the sparsity"
+    )
