@@ -194,7 +194,7 @@ def test_a_folder_of_other_held_out_texts_is_refused(model, texts, tmp_path):
     sw.interchange_study(model, None, *texts, **few, out=out)
     with pytest.raises(RunError, match="resume"):
         sw.interchange_study(model, None, *texts, **few, out=out)
-    with pytest.raises(RunError, match="documents_sha256"):
+    with pytest.raises(RunError, match="on other held-out documents"):
         sw.interchange_study(model, None, texts[0], texts[1][::-1], **few, out=out, resume=True)
 
 

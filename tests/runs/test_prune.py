@@ -155,6 +155,19 @@ def test_heads_judged_alone_on_other_tokens_are_refused(model, texts, tmp_path):
     assert "leave_one_out" in set(found.points.score)
 
 
+@pytest.mark.parametrize("content", ['{"x":', "[]", '{"x": 1}'])
+def test_a_damaged_point_is_removed_and_evaluated_anew(model, texts, tmp_path, content):
+    out = tmp_path / "run"
+    options = SMALL | {"scores": "michel", "sparsity": 0.25, "out": out}
+    first = sw.prune_study(model, None, *texts, **options)
+    point = next((out / "points").glob("point-*.json"))
+    point.write_text(content, encoding="utf-8")
+    with pytest.raises(RunError, match=r"point-.*damaged: remove this one file .*--resume"):
+        sw.prune_study(model, None, *texts, **options, resume=True)
+    point.unlink()
+    assert sw.prune_study(model, None, *texts, **options, resume=True).points.equals(first.points)
+
+
 def test_a_study_that_cannot_be_joined_says_what_to_do(model, texts, tmp_path):
     out = tmp_path / "run"
     sw.prune_study(model, None, *texts, **SMALL, out=out)

@@ -51,6 +51,12 @@ class PointStore:
             return
         found = read_json(path)
         for key, value in protocol.items():
+            if found.get(key) != value and key == "documents_sha256":
+                raise RunError(
+                    f"{folder} holds points evaluated on other held-out documents than those given "
+                    "now: they can't be compared. Give the same documents in the same order, or "
+                    "another folder (--out)"
+                )
             if found.get(key) != value:
                 raise RunError(
                     f"{folder} holds points evaluated with {key}={found.get(key)!r}, now it is "
@@ -69,7 +75,7 @@ class PointStore:
         path = self._folder / f"{name}.json"
         if not path.exists():
             write_json(path, {"intervention": dict(intervention), "result": evaluate()})
-        found = read_json(path)
+        found = _read(path)
         if found.get("intervention") != json.loads(json.dumps(dict(intervention))):
             raise RunError(
                 f"{path} holds the point of another intervention: remove it and go on with "
@@ -113,6 +119,19 @@ def kept_results(results: Sequence[DocumentResult]) -> dict[str, Any]:
             "top1_agreement": sum(agreed) / tokens if len(agreed) == len(results) else None,
         }
     )
+    return found
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        found = read_json(path)
+        if not isinstance(found, dict) or not isinstance(found.get("result"), dict):
+            raise RunError("it holds no result")
+    except RunError as error:
+        raise RunError(
+            f"{path} is damaged: remove this one file and go on with resume=True (--resume); its "
+            "point is evaluated anew"
+        ) from error
     return found
 
 
