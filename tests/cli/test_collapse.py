@@ -125,6 +125,19 @@ def test_the_summary_has_a_row_a_change_and_the_verdict_in_words(studied, sinkwi
     assert (Path("runs/c") / "report.html").is_file()
 
 
+def test_one_document_has_values_without_intervals(found):
+    from sinkwise.cli.collapse import _row
+
+    z = np.random.default_rng(0).normal(size=(1, 2, 5, 6))
+    named = {"a": z, "b": z + 3 * (np.arange(6) == 0)}
+    study = sw.collapse_study({n: sw.rows(x, sink=0, logits=True) for n, x in named.items()})
+    row = _row(study.overall)
+    assert row[2] == f"{study.overall.total.value:+.3f}"
+    assert "nan" not in " ".join(row)
+    low = found.overall.total.low
+    assert f"[{low:+.3f}, " in _row(found.overall)[2]
+
+
 def test_json_is_all_of_stdout(studied, sinkwise, texts, found):
     done = sinkwise("collapse", "a", "b", "--texts", texts, "--out", "runs/c", "--json")
     assert json.loads(done.stdout) == found.to_json()

@@ -69,6 +69,16 @@ def test_demo_parts_its_own_chapters_into_those_that_choose_and_those_that_judge
     assert Path("runs/demo-interchange/report.html").is_file()
 
 
+def test_one_held_out_document_is_not_called_documents():
+    from sinkwise.cli.interchange import _short_summary
+
+    dense = [{"loss": 30.0, "tokens": 10}]
+    point = ExchangePoint("content", "split", "model", 0.1, None, ((2, 0),), dense)
+    found = InterchangeStudy(HEADS, "perplexity", dense, (point,))
+    assert "4 heads, 1 held-out document; dense" in _short_summary(found, Path("runs/i"), None)
+    assert "3 held-out documents; dense" in _short_summary(_study(), Path("runs/i"), None)
+
+
 def test_the_defaults_are_those_of_the_library():
     from sinkwise.cli.interchange import interchange_command
     from sinkwise.runs.interchange import interchange_study

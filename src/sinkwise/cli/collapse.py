@@ -34,6 +34,7 @@ from sinkwise.cli.tables import text_table
 from sinkwise.errors import MissingExtraError
 
 if TYPE_CHECKING:
+    from sinkwise.accumulate.intervals import Interval
     from sinkwise.studies.collapse import CollapseStudy
     from sinkwise.studies.collapse_records import EntropyShift
 
@@ -270,8 +271,14 @@ def _row(shift: EntropyShift) -> tuple[str, ...]:
     return (
         shift.first,
         shift.second,
-        *(f"{value.value:+.3f} [{value.low:+.3f}, {value.high:+.3f}]" for value in values),
+        *(_ends(value) for value in values),
         told,
         shift.verdict,
         shift.mostly.replace("_", " "),
     )
+
+
+def _ends(found: Interval) -> str:
+    """A value with its interval; alone where one document has none."""
+    value = f"{found.value:+.3f}"
+    return value if found.low != found.low else f"{value} [{found.low:+.3f}, {found.high:+.3f}]"

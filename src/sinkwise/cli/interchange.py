@@ -144,7 +144,8 @@ def interchange_command(
 def _short_summary(found: InterchangeStudy, folder: Path, page: Path | None) -> str:
     dense = found.dense_outcome["value"]
     lines = [
-        f"{len(found.heads)} heads, {len(found.dense)} held-out documents; dense {found.measure} "
+        f"{len(found.heads)} heads, {len(found.dense)} held-out "
+        f"document{'' if len(found.dense) == 1 else 's'}; dense {found.measure} "
         f"{dense:.4g}",
         f"{found.measure.capitalize()} after exchanging, by the distance that chose the pairs:",
         _curve_table(found),

@@ -71,6 +71,12 @@ class CollapseFolder:
             )
         before = self.manifest["settings"]
         for key, value in settings.items():
+            if before.get(key) != value and key == "inputs_sha256":
+                raise RunError(
+                    f"{self.path} was begun with other documents (texts or images) than those "
+                    "given now: checkpoints measured on other rows can't be compared. Give the "
+                    "same documents in the same order, or another folder (--out)"
+                )
             if before.get(key) != value:
                 raise RunError(
                     f"{self.path} was begun with {key}={before.get(key)!r}, now it is {value!r}: "

@@ -88,6 +88,12 @@ class RunFolder:
         there = [[h.layer, h.index] for h in heads]
         for key, value in {**settings, "heads": there}.items():
             before = found["heads"] if key == "heads" else found["settings"].get(key)
+            if before != value and key == "inputs_sha256":
+                raise RunError(
+                    f"{self.path} was begun with other documents (or rows) than those given now: "
+                    "blocks of both can't be mixed. Give the same documents in the same order, or "
+                    "another folder (--out)"
+                )
             if before != value:
                 raise RunError(
                     f"{self.path} was begun with {key}={_short(before)}, now it is "
