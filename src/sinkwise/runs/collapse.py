@@ -347,7 +347,7 @@ class _Run:
             raise RowError(
                 f"document {document} is not read as at the checkpoints before it: the tokenizers "
                 "(or image processors) differ, and other tokens make other rows. Give one for "
-                "all: sw.collapse_study(checkpoints, tokenizer, texts), or --tokenizer NAME"
+                "all: sw.collapse_study(..., processor=tokenizer), or --tokenizer NAME"
             )
         if layout.rows_digest != known.rows_digest:
             raise RowError(

@@ -85,7 +85,8 @@ def _opened(
         )
     if texts is None or isinstance(texts, str):
         raise RowError(
-            "give a list of texts (or images): sw.collapse_study(checkpoints, tokenizer, texts)"
+            "give a list of texts (or images): sw.collapse_study(checkpoints, processor=tokenizer, "
+            "texts=texts)"
         )
     if isinstance(value, str) or hasattr(value, "__fspath__"):
         value = locate_checkpoint(value, name)
