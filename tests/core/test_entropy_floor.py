@@ -136,7 +136,7 @@ def test_a_nan_in_a_row_that_counts_is_refused_and_unchecked_stays_a_nan():
 
 def test_errors_say_what_to_type():
     rows = np.zeros((2, 3))
-    for floor in (0, -0.1, 1.01, math.nan):
+    for floor in (0, -0.1, 1.01, math.nan, "x", None, True):
         with pytest.raises(sw.RowError, match=r"floor=.* arrived.*floor=0\.3"):
             sw.content_entropy_floor(rows, sink=0, floor=floor)
     with pytest.raises(sw.RowError, match="two content keys"):

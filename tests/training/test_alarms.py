@@ -73,7 +73,16 @@ def test_extremes_need_a_share_of_the_heads():
 
 
 @pytest.mark.parametrize(
-    "wrong", [{"sink_growth": 0}, {"content_collapse": 1.2}, {"peaked": 0.5, "uniform": 0.4}]
+    "wrong",
+    [
+        {"sink_growth": 0},
+        {"sink_growth": "x"},
+        {"sink_growth": True},
+        {"content_collapse": 1.2},
+        {"peaked": 0.5, "uniform": 0.4},
+        {"peaked": "x"},
+        {"uniform": None},
+    ],
 )
 def test_thresholds_that_are_none_are_refused(wrong):
     with pytest.raises(RowError, match="expected"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from numbers import Real
 from typing import Any
 
 from sinkwise.errors import RowError
@@ -95,9 +96,9 @@ def check_floor(floor: float) -> None:
     Raises
     ------
     RowError
-        If it is not above 0 and at most 1.
+        If it is no number, or not above 0 and at most 1.
     """
-    if not 0 < floor <= 1:
+    if isinstance(floor, bool) or not isinstance(floor, Real) or not 0 < floor <= 1:
         raise RowError(
             f"floor={floor!r} arrived, expected a share of the largest content entropy, above 0 "
             "and at most 1: type floor=0.3 to hold H(π) at 30 % of the log of the number of "

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from numbers import Real
 
 import numpy as np
 
@@ -86,14 +87,15 @@ class Alarms:
     def __post_init__(self) -> None:
         for kind in KINDS:
             threshold = getattr(self, kind)
-            if threshold is not None and not 0 < threshold <= 1:
+            if threshold is not None and not (_is_number(threshold) and 0 < threshold <= 1):
                 raise RowError(
-                    f"{kind}={threshold} arrived, expected a share above 0 and up to 1, or None "
+                    f"{kind}={threshold!r} arrived, expected a share above 0 and up to 1, or None "
                     f"for no alarm: type Alarms({kind}=0.5)"
                 )
-        if not 0 <= self.peaked < self.uniform <= 1:
+        numbers = _is_number(self.peaked) and _is_number(self.uniform)
+        if not (numbers and 0 <= self.peaked < self.uniform <= 1):
             raise RowError(
-                f"peaked={self.peaked}, uniform={self.uniform} arrived: expected bounds on "
+                f"peaked={self.peaked!r}, uniform={self.uniform!r} arrived: expected bounds on "
                 "H(π)/log m with 0 <= peaked < uniform <= 1"
             )
 
@@ -155,3 +157,7 @@ class Alarms:
                 new = kind not in before
                 found.append(Alarm(kind, step, values[kind], threshold, words[kind], new))
         return tuple(found)
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, Real) and not isinstance(value, bool)
