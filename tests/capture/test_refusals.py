@@ -65,6 +65,16 @@ def test_I4_no_record_at_all_is_an_error(build, monkeypatch):
         _heads(model)
 
 
+@pytest.mark.parametrize("family", ["gpt2", "llama", "qwen2", "gpt_neox", "bert"])
+def test_a_model_whose_heads_were_all_removed_is_named_as_such(build, family):
+    from sinkwise import remove_heads
+
+    model = build(family)
+    heads = [(head.layer, head.index) for head in _heads(model)]
+    with pytest.raises(CaptureError, match=r"Model has no attention head left.*remove_heads"):
+        _heads(remove_heads(model, heads))
+
+
 def test_I4_a_record_missing_in_a_later_pass_is_an_error(build, monkeypatch):
     model = build("gpt2")
     rows = ModelRows(model, None, IDS)

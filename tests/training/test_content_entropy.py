@@ -240,8 +240,21 @@ def test_I6_reentrant_checkpointing_is_refused_by_name():
 
 def test_I4_a_context_in_which_nothing_ran_is_an_error():
     content = sw.ContentEntropyFloor(small_llama(), 0.9)
-    with pytest.raises(sw.CaptureError, match="not one attention row"), content.collecting():
+    expected = "not one attention row .*: no forward pass of this very LlamaForCausalLM ran inside"
+    with pytest.raises(sw.CaptureError, match=expected), content.collecting():
         pass
+
+
+def test_a_model_without_heads_is_named_as_such():
+    model = sw.remove_heads(small_llama(), [(layer, head) for layer in (0, 1) for head in range(4)])
+    expected = "LlamaForCausalLM has no attention head left"
+    with (
+        pytest.raises(sw.CaptureError, match=expected),
+        sw.ContentEntropyFloor(model, 0.9).collecting(),
+    ):
+        model(ids())
+    with pytest.raises(sw.CaptureError, match="no attention head left"):
+        sw.Monitor(model, {"input_ids": ids()}).record()
 
 
 @pytest.mark.slow

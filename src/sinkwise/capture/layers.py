@@ -147,21 +147,39 @@ def _kv_heads(call: AttentionCall) -> int:
     return call.key.shape[1]
 
 
-def no_attention_error(model: torch.nn.Module) -> CaptureError:
-    """The error for a forward pass in which no attention call was heard."""
+def no_attention_error(model: torch.nn.Module, *, ran: bool = True) -> CaptureError:
+    """The error for a forward pass in which no attention call was heard.
+
+    Parameters
+    ----------
+    ran
+        Whether there was a forward pass for certain, or perhaps none.
+    """
     kind = type(model).__name__
+    if _has_no_heads_left(model):
+        return CaptureError(
+            f"{kind} has no attention head left: all were removed from it (sinkwise.remove_heads), "
+            "so it has no attention rows. Keep at least one head, or pass the model as it was "
+            "before"
+        )
     if getattr(model.config, "attention_window", None) is not None:
         return CaptureError(
             f"{kind} computes banded attention: its columns are offsets in a window, not key "
             "positions, so its rows are no compositions over keys. Use a model with full or "
             "masked sliding-window attention"
         )
+    perhaps = (
+        ""
+        if ran
+        else f"no forward pass of this very {kind} ran inside the context (type `with "
+        "content.collecting() as held: model(**batch)`), or "
+    )
     return CaptureError(
-        f"not one attention row was captured from {kind}: it doesn't call transformers' attention "
-        "interface (its own attention code, or a forward that was compiled before the capture "
-        "began). If it was compiled, pass the model as it was before torch.compile. Otherwise run "
-        'it with attn_implementation="eager" and output_attentions=True yourself and pass the '
-        "arrays: sinkwise.rows(outputs.attentions, sink=0), with causal=True for a decoder"
+        f"not one attention row was captured from {kind}: {perhaps}it doesn't call transformers' "
+        "attention interface (its own attention code, or a forward that was compiled before the "
+        "capture began). If it was compiled, pass the model as it was before torch.compile. "
+        'Otherwise run it with attn_implementation="eager" and output_attentions=True yourself and '
+        "pass the arrays: sinkwise.rows(outputs.attentions, sink=0), with causal=True for a decoder"
     )
 
 
@@ -200,6 +218,16 @@ def _text_config(model: torch.nn.Module) -> Any:
 def _configured_layers(model: torch.nn.Module) -> int:
     number = getattr(_text_config(model), "num_hidden_layers", None)
     return number if isinstance(number, int) else 0
+
+
+def _has_no_heads_left(model: torch.nn.Module) -> bool:
+    """Whether every layer that would attend was emptied of its heads."""
+    from sinkwise.capture.pruned.no_heads import NoHeads
+
+    emptied = sum(isinstance(module, NoHeads) for module in model.modules())
+    types = getattr(_text_config(model), "layer_types", None)
+    attending = sum(name in _ATTENDING_TYPES for name in types) if types else 0
+    return emptied > 0 and emptied >= (attending or _configured_layers(model))
 
 
 def _refuse_unseen_attention(model: torch.nn.Module, skipped: Sequence[int]) -> None:

@@ -182,7 +182,7 @@ def collecting_rows(
     with relaying(model, rows.hear):
         yield rows
     if not rows.calls:
-        raise no_attention_error(model)
+        raise no_attention_error(model, ran=False)
     if not any(call.query.requires_grad or call.key.requires_grad for call in rows.calls):
         raise CaptureError(
             f"none of the {len(rows.calls)} attention calls of {type(model).__name__} depends on a "
