@@ -194,6 +194,41 @@ def test_flex_attention_says_what_to_load_instead(build):
         _heads(model)
 
 
+def _message(model):
+    with pytest.raises(CaptureError, match=r"layer 0, head \d, query .*expected finite") as error:
+        list(ModelRows(model, None, IDS).blocks())
+    return str(error.value)
+
+
+def test_weights_that_are_not_finite_are_counted_and_the_first_is_named(build):
+    model = build("gpt2")
+    with torch.no_grad():
+        model.h[0].attn.c_attn.weight.fill_(torch.nan)
+        model.h[2].mlp.c_fc.bias[3] = torch.inf
+    message = _message(model)
+    total = len(list(model.parameters()))
+    assert f"2 of {total} parameters" in message and "first h.0.attn.c_attn.weight" in message
+    assert "float16" not in message and 'dtype="float32"' not in message
+
+
+def test_finite_weights_in_float32_are_not_told_to_be_loaded_in_float32(build):
+    model = build("gpt2")
+    with torch.no_grad():
+        model.h[0].attn.c_attn.weight.mul_(1e38)
+    message = _message(model)
+    assert "every parameter of GPT2Model is finite" in message
+    assert "float16" not in message and 'dtype="float32"' not in message
+
+
+def test_float16_that_overflows_says_what_to_load(build):
+    model = build("gpt2").to(torch.float16)
+    with torch.no_grad():
+        model.h[0].attn.c_attn.weight.mul_(1e7).clamp_(-6e4, 6e4)
+    message = _message(model)
+    assert "every parameter of GPT2Model is finite" in message
+    assert 'overflows above 65504: load the model with dtype="float32"' in message
+
+
 def test_G1_a_document_over_the_budget_is_refused_with_its_bytes_before_allocation(build):
     rows = ModelRows(build("gpt2"), None, IDS, queries="all", memory_budget=1000)
     # 12 heads x 12 queries x 12 keys x 4 bytes + 144 bytes of support = 7056

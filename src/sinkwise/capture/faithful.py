@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from sinkwise.capture.interface import AttentionCall
 
-__all__ = ["refuse_unfaithful", "told_output", "working_dtype"]
+__all__ = ["cause_of_non_finite", "refuse_unfaithful", "told_output", "working_dtype"]
 
 
 def working_dtype(call: AttentionCall) -> torch.dtype:
@@ -29,6 +29,38 @@ def working_dtype(call: AttentionCall) -> torch.dtype:
     if torch.is_autocast_enabled(device):
         dtypes.append(torch.get_autocast_dtype(device))
     return max(dtypes, key=lambda dtype: torch.finfo(dtype).eps)
+
+
+def cause_of_non_finite(model: torch.nn.Module, dtype: torch.dtype) -> str:
+    """Say, in sentences, what made an attention in `dtype` not finite and what to type."""
+    import torch
+
+    kind = type(model).__name__
+    held = [
+        (name, weight)
+        for name, weight in model.named_parameters()
+        if not weight.is_meta and weight.dtype.itemsize > 1  # packed weights can't be asked
+    ]
+    bad = [name for name, weight in held if not bool(torch.isfinite(weight).all())]
+    found = (
+        f"{len(bad)} of {len(held)} parameters of {kind} hold values that aren't finite, first "
+        f"{bad[0]}"
+        if bad
+        else f"every parameter of {kind} is finite"
+    )
+    if dtype == torch.float16:
+        advice = (
+            "attention works in float16, which overflows above 65504: load the model with dtype="
+            '"float32" or dtype="bfloat16", outside float16 autocast, and capture again'
+        )
+    elif bad:
+        advice = "load a checkpoint from before its training broke"
+    else:
+        advice = (
+            f"so inputs that aren't, or weights too large for {str(dtype).removeprefix('torch.')}, "
+            "made it so: look at both"
+        )
+    return f"{found}; {advice}"
 
 
 def told_output(

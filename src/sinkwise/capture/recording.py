@@ -8,7 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sinkwise.capture.faithful import refuse_unfaithful, told_output
+from sinkwise.capture.faithful import (
+    cause_of_non_finite,
+    refuse_unfaithful,
+    told_output,
+    working_dtype,
+)
 from sinkwise.capture.interface import AttentionCall
 from sinkwise.capture.logits import (
     Visibility,
@@ -168,7 +173,7 @@ class RowRecorder:
             groups = call.query.shape[1] // norms.shape[0]
             rows.value_norms[heads, :n_keys] = norms.repeat_interleave(groups, 0).cpu().numpy()
             output = call.output[item, queries].float().cpu()
-            self._refuse_non_finite(number, rows, out[:, :, :n_keys], support, output)
+            self._refuse_non_finite(call, number, rows, out[:, :, :n_keys], support, output)
             if self._check and place == 0:
                 self._refuse_unfaithful(call, number, item, rows, seen, out, output)
 
@@ -200,6 +205,7 @@ class RowRecorder:
 
     def _refuse_non_finite(
         self,
+        call: AttentionCall,
         number: int,
         rows: DocumentRows,
         logits: torch.Tensor,
@@ -216,23 +222,29 @@ class RowRecorder:
             if bool(bad.any()):
                 head, row, key = (int(i) for i in bad.nonzero()[0])
                 value = f"the logit of key {key} is {float(logits[head, row, key])}"
-                raise self._overflow(number, head, rows, row, value)
+                raise self._not_finite(call, number, head, rows, row, value)
         # (rows, heads, head_dim) against rows that see something
         seen = has_key[:, None] if has_key.ndim == 1 else has_key.T
         bad_output = ~torch.isfinite(output).all(-1) & seen
         if bool(bad_output.any()):
             row, head = (int(i) for i in bad_output.nonzero()[0])
-            raise self._overflow(number, head, rows, row, "the attention's output is not finite")
+            raise self._not_finite(
+                call, number, head, rows, row, "the attention's output is not finite"
+            )
 
-    def _overflow(
-        self, number: int, head: int, rows: DocumentRows, row: int, what: str
+    def _not_finite(
+        self,
+        call: AttentionCall,
+        number: int,
+        head: int,
+        rows: DocumentRows,
+        row: int,
+        what: str,
     ) -> CaptureError:
-        dtype = str(next(self._model.parameters()).dtype).removeprefix("torch.")
         return CaptureError(
             f"layer {self._layers.layers[number]}, head {head}, query {int(rows.queries[row])} of "
             f"document {rows.document}: {what}, expected finite numbers; it is the first layer to "
-            f"fail. {type(self._model).__name__} holds {dtype} weights, and float16 overflows "
-            'above 65504: load the model with dtype="float32" or dtype="bfloat16" and capture again'
+            f"fail. {cause_of_non_finite(self._model, working_dtype(call))}"
         )
 
     def _refuse_unfaithful(
