@@ -364,3 +364,36 @@ def test_half_precision_models_exchange_in_float32():
         same = _run(model, document)
     assert same.dtype == torch.bfloat16
     torch.testing.assert_close(same, dense, rtol=0.05, atol=0.1)
+
+
+def test_rotary_models_exchange_under_autocast():
+    """Rotated queries are float32 there, and attention works in bfloat16."""
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    torch.manual_seed(0)
+    sizes = {"hidden_size": 256, "intermediate_size": 64, "vocab_size": 50}
+    heads = {"num_attention_heads": 8, "num_key_value_heads": 2, "num_hidden_layers": 2}
+    model = LlamaForCausalLM(LlamaConfig(**sizes, **heads)).eval()
+    ids = torch.randint(0, 50, (2, 64))
+    with torch.no_grad(), torch.autocast("cpu", torch.bfloat16):
+        dense = model(ids, use_cache=False).logits
+        with exchange_patterns(model, {(1, 0): (0, 1)}):
+            changed = model(ids, use_cache=False).logits
+        with exchange_patterns(model, {(1, 0): (1, 0)}):
+            same = model(ids, use_cache=False).logits
+    assert float((changed - dense).abs().max()) > 0
+    assert float((same - dense).abs().max()) < 0.02 * float(dense.abs().max())
+
+
+def test_a_logit_that_is_not_finite_is_traced_to_its_weights():
+    model = tiny_model(BY_TYPE["llama"])
+    name, weight = next(
+        (n, w) for n, w in model.named_parameters() if "layers.1" in n and "q_" in n
+    )
+    with torch.no_grad():
+        weight[0, 0] = float("nan")
+    with (
+        pytest.raises(CaptureError, match=r"1 of \d+ .* first q_proj\.weight"),
+        exchange_patterns(model, {(1, 0): (0, 1)}),
+    ):
+        _run(model, tiny_inputs(BY_TYPE["llama"])[0])

@@ -13,7 +13,13 @@ if TYPE_CHECKING:
 
     from sinkwise.capture.interface import AttentionCall
 
-__all__ = ["cause_of_non_finite", "refuse_unfaithful", "told_output", "working_dtype"]
+__all__ = [
+    "cause_of_non_finite",
+    "refuse_unfaithful",
+    "rounding_allowed",
+    "told_output",
+    "working_dtype",
+]
 
 
 def working_dtype(call: AttentionCall) -> torch.dtype:
@@ -63,6 +69,17 @@ def cause_of_non_finite(model: torch.nn.Module, dtype: torch.dtype) -> str:
     return f"{found}; {advice}"
 
 
+def rounding_allowed(call: AttentionCall) -> float:
+    """Return how far an output may be from what rows say, relative to the largest value.
+
+    float32 kernels differ in the order of their sums; half-precision ones round the logits
+    themselves, by up to 6 % of a weight at logits near 27.
+    """
+    import torch
+
+    return 1e-3 if torch.finfo(working_dtype(call)).bits >= 32 else 0.25
+
+
 def told_output(
     call: AttentionCall,
     item: int,
@@ -110,14 +127,9 @@ def refuse_unfaithful(
     CaptureError
         If they differ by more than rounding, relative to the largest `value`.
     """
-    import torch
-
     scale = float(value.float().abs().amax()) or 1.0
     error = float((told - output).abs().amax()) / scale
-    # float32 kernels differ in the order of their sums; half-precision ones round the logits
-    # themselves, by up to 6 % of a weight at logits near 27
-    whole = torch.finfo(working_dtype(call)).bits >= 32
-    tolerance = 1e-3 if whole else 0.25
+    tolerance = rounding_allowed(call)
     if not error <= tolerance:
         raise CaptureError(
             f"layer {layer} ({type(call.module).__name__}): the captured rows don't give the "

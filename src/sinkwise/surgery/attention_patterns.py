@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from sinkwise.capture.faithful import cause_of_non_finite, working_dtype
 from sinkwise.capture.interface import AttentionCall
 from sinkwise.capture.logits import learned_sink, visibility, write_logits
 from sinkwise.errors import CaptureError
@@ -94,8 +95,8 @@ def scores_of(call: AttentionCall, item: int) -> Scores:
     visible = seen.visible.to(logits.device).expand_as(logits)
     if not bool(torch.isfinite(logits).logical_or_(~visible).all()):
         raise CaptureError(
-            f"{type(call.module).__name__} has a logit that isn't finite, in "
-            f'{str(call.query.dtype).removeprefix("torch.")}: load the model with dtype="float32"'
+            f"{type(call.module).__name__} has a logit that isn't finite: "
+            f"{cause_of_non_finite(call.module, working_dtype(call))}"
         )
     sink = learned_sink(call)
     learned = None if sink is None else sink.to(logits.device)

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from sinkwise.capture.documents import TextDocuments, open_documents
+from sinkwise.capture.faithful import cause_of_non_finite
 from sinkwise.capture.forward import evaluating, model_inputs, whole_document
 from sinkwise.capture.interface import require_transformers_model
 from sinkwise.capture.memory import default_budget
@@ -201,6 +202,6 @@ def _require_finite(results: Sequence[DocumentResult], model: torch.nn.Module) -
         if value is None or value != value or abs(value) == float("inf"):
             raise RowError(
                 f"document {number} has a loss of {value} under the dense {type(model).__name__}: "
-                'nothing can be held against it. Load the model with dtype="float32", and check '
-                "that model and tokenizer belong together"
+                "nothing can be held against it. Check that model and tokenizer belong together; "
+                f"{cause_of_non_finite(model, model.dtype)}"
             )

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Literal
 
+from sinkwise.capture.faithful import rounding_allowed
 from sinkwise.capture.interface import AttentionCall, listening
 from sinkwise.capture.queries import check_sink
 from sinkwise.errors import CaptureError, InputTypeError, RowError
@@ -261,9 +262,7 @@ class _Exchange:
         told = (own_pattern(own)[0] @ value)[sees]
         scale = float(value.abs().amax()) or 1.0
         error = float((told - call.output[0, :, 0].float()[sees]).abs().amax()) / scale
-        # as where rows are captured: float32 kernels differ in the order of their sums, half
-        # precision rounds the logits themselves
-        tolerance = 1e-3 if "32" in str(call.query.dtype) else 0.25
+        tolerance = rounding_allowed(call)
         if not error <= tolerance:
             raise CaptureError(
                 f"{self._name(place)} ({type(call.module).__name__}): its logits don't give the "
