@@ -7,7 +7,7 @@ from typing import Any
 
 from sinkwise.cli.documents import DocumentFile, demo_texts
 from sinkwise.errors import MissingExtraError, RowError, RunError
-from sinkwise.runs.files import only_begun
+from sinkwise.runs.begin import only_begun
 
 __all__ = ["check_folder", "load", "read_documents"]
 

@@ -20,7 +20,8 @@ from sinkwise.channels.entropy import EntropyParts
 from sinkwise.errors import RunError
 from sinkwise.rowdata import HeadId
 from sinkwise.runs.array_file import read_arrays, write_arrays
-from sinkwise.runs.files import only_begun, read_json, write_json
+from sinkwise.runs.begin import begins, only_begun, refuse_other_settings
+from sinkwise.runs.files import read_json, write_json
 from sinkwise.studies.collapse_rows import RowLayout
 
 __all__ = ["COLLAPSE_RUN", "CollapseFolder"]
@@ -53,36 +54,16 @@ class CollapseFolder:
             If the folder holds something else, a study and `resume` is off, or a study with other
             settings: the message names the first difference.
         """
-        if self.path.exists() and not self.path.is_dir():
-            raise RunError(f"{self.path} is a file; name a folder")
-        anew = only_begun(self.path) and bool(self.manifest)  # of this schema, or it raises
-        if anew or not (self.path / "manifest.json").exists():
-            if not anew and self.path.exists() and any(self.path.iterdir()):
-                raise RunError(
-                    f"{self.path} is not empty and holds no collapse study; name a new folder: "
-                    "nothing in it was touched"
-                )
+        if begins(self, "collapse study", resume=resume):
             self._write(schema=COLLAPSE_RUN, settings=dict(settings), complete=False)
             return
-        if not resume:
-            raise RunError(
-                f"{self.path} already holds a run; go on with it by resume=True (--resume), or "
-                "name another folder"
-            )
-        before = self.manifest["settings"]
-        for key, value in settings.items():
-            if before.get(key) != value and key == "inputs_sha256":
-                raise RunError(
-                    f"{self.path} was begun with other documents (texts or images) than those "
-                    "given now: checkpoints measured on other rows can't be compared. Give the "
-                    "same documents in the same order, or another folder (--out)"
-                )
-            if before.get(key) != value:
-                raise RunError(
-                    f"{self.path} was begun with {key}={before.get(key)!r}, now it is {value!r}: "
-                    "checkpoints measured on other rows can't be compared. Use the same setting or "
-                    "another folder"
-                )
+        refuse_other_settings(
+            self.manifest["settings"],
+            settings,
+            begun=f"{self.path} was begun",
+            others="with other documents (texts or images)",
+            why="checkpoints measured on other rows can't be compared",
+        )
 
     @property
     def begun(self) -> bool:

@@ -11,7 +11,7 @@ from typing import Any, BinaryIO
 
 from sinkwise.errors import RunError
 
-__all__ = ["only_begun", "read_json", "write_json", "write_whole"]
+__all__ = ["read_json", "write_json", "write_whole"]
 
 
 def write_whole(path: Path, write: Callable[[BinaryIO], Any]) -> None:
@@ -60,18 +60,6 @@ def read_json(path: Path) -> Any:
             f"{path} is damaged ({error}): restore it, or audit the documents again into a new "
             "folder"
         ) from error
-
-
-def only_begun(folder: Path) -> bool:
-    """Return whether a run was begun in a folder and no document kept: it may be begun anew."""
-    manifest = folder / "manifest.json"
-    if not manifest.is_file() or next(folder.rglob("document-*.npz"), None) is not None:
-        return False
-    try:
-        content = json.loads(manifest.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return False
-    return isinstance(content, dict) and content.get("complete") is False
 
 
 def _umask() -> int:

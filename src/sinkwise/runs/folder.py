@@ -23,8 +23,9 @@ from sinkwise.accumulate.sink_sets import SinkSetSums
 from sinkwise.distances.all_pairs import COUNT_OF
 from sinkwise.errors import RunError
 from sinkwise.rowdata import HeadId
+from sinkwise.runs.begin import begins, refuse_other_settings
 from sinkwise.runs.block_file import BlockFile
-from sinkwise.runs.files import only_begun, read_json, write_json
+from sinkwise.runs.files import read_json, write_json
 from sinkwise.studies.document_halves import DocumentPairs
 
 __all__ = ["SCHEMA", "RunFolder"]
@@ -58,48 +59,27 @@ class RunFolder:
             If the folder holds something else, a run and `resume` is off, or a run with other
             settings: the message names the first difference.
         """
-        if self.path.exists() and not self.path.is_dir():
-            raise RunError(f"{self.path} is a file; name a folder")
-        manifest = self.path / "manifest.json"
-        anew = only_begun(self.path) and bool(self.manifest)  # of this schema, or it raises
+        there = [[h.layer, h.index] for h in heads]
+        anew = begins(self, "run", resume=resume)
         self.__dict__.pop("manifest", None)
-        if anew or not manifest.exists():
-            if not anew and self.path.exists() and any(self.path.iterdir()):
-                raise RunError(
-                    f"{self.path} is not empty and holds no run; name a new folder: nothing in it "
-                    "was touched"
-                )
+        if anew:
             write_json(
-                manifest,
+                self.path / "manifest.json",
                 {
                     "schema": SCHEMA,
                     "complete": False,
                     "settings": dict(settings),
-                    "heads": [[h.layer, h.index] for h in heads],
+                    "heads": there,
                 },
             )
             return
-        if not resume:
-            raise RunError(
-                f"{self.path} already holds a run; go on with it by resume=True (--resume), or "
-                "name another folder"
-            )
-        found = self.manifest
-        there = [[h.layer, h.index] for h in heads]
-        for key, value in {**settings, "heads": there}.items():
-            before = found["heads"] if key == "heads" else found["settings"].get(key)
-            if before != value and key == "inputs_sha256":
-                raise RunError(
-                    f"{self.path} was begun with other documents (or rows) than those given now: "
-                    "blocks of both can't be mixed. Give the same documents in the same order, or "
-                    "another folder (--out)"
-                )
-            if before != value:
-                raise RunError(
-                    f"{self.path} was begun with {key}={_short(before)}, now it is "
-                    f"{_short(value)}: blocks of both can't be mixed. Use the same setting or "
-                    "another folder"
-                )
+        refuse_other_settings(
+            {**self.manifest["settings"], "heads": self.manifest["heads"]},
+            {**settings, "heads": there},
+            begun=f"{self.path} was begun",
+            others="with other documents (or rows)",
+            why="blocks of both can't be mixed",
+        )
 
     def finish(
         self, card: Mapping[str, Any], level: float, control: Mapping[str, Any] | None = None
@@ -223,8 +203,3 @@ class RunFolder:
         if all(len(c) == 1 for _, c in found):  # one number a document, for all heads and pairs
             return sums, np.broadcast_to(np.stack([c for _, c in found]), sums.shape)
         return sums, np.stack([np.broadcast_to(c, sums.shape[1:]) for _, c in found])
-
-
-def _short(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) < 80 else text[:76] + " ..."

@@ -87,10 +87,10 @@ def joined_prune(kept: PruneStudy | None, now: PruneStudy) -> PruneStudy:
     if not further:
         return now
     records = [*now.records, *further]
-    scores = list({score["name"]: score for score in (*now.scores, *kept.scores)})
-    known = {s["name"]: s for s in (*kept.scores, *now.scores)}
+    asked = {score["name"] for score in now.scores}
+    scores = [*now.scores, *(score for score in kept.scores if score["name"] not in asked)]
     operations, scopes = (_ranks(r[name] for r in records) for name in ("operation", "scope"))
-    ranks = _ranks(scores)
+    ranks = _ranks(score["name"] for score in scores)
     records.sort(
         key=lambda r: (
             operations[r["operation"]],
@@ -106,7 +106,7 @@ def joined_prune(kept: PruneStudy | None, now: PruneStudy) -> PruneStudy:
     return PruneStudy.from_points(
         dense={"metric": now.metric, "documents": now.dense},
         points=records,
-        scores=[known[name] for name in scores],
+        scores=scores,
         card=card,
         predicted=now.predicted,
         seed=now.seed,

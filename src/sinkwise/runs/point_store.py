@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sinkwise.errors import RunError
+from sinkwise.runs.begin import refuse_other_settings
 from sinkwise.runs.files import read_json, write_json
 from sinkwise.runs.model_source import documents_digest
 from sinkwise.studies.jsonable import jsonable
@@ -49,19 +50,13 @@ class PointStore:
         if not path.exists():
             write_json(path, dict(protocol))
             return
-        found = read_json(path)
-        for key, value in protocol.items():
-            if found.get(key) != value and key == "documents_sha256":
-                raise RunError(
-                    f"{folder} holds points evaluated on other held-out documents than those given "
-                    "now: they can't be compared. Give the same documents in the same order, or "
-                    "another folder (--out)"
-                )
-            if found.get(key) != value:
-                raise RunError(
-                    f"{folder} holds points evaluated with {key}={found.get(key)!r}, now it is "
-                    f"{value!r}: they can't be compared. Use the same setting or another folder"
-                )
+        refuse_other_settings(
+            read_json(path),
+            protocol,
+            begun=f"{folder} holds points evaluated",
+            others="on other held-out documents",
+            why="they can't be compared",
+        )
 
     def point(
         self, intervention: Mapping[str, Any], evaluate: Callable[[], dict[str, Any]]
