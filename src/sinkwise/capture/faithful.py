@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 __all__ = [
     "cause_of_non_finite",
     "refuse_unfaithful",
-    "rounding_allowed",
     "told_output",
+    "too_far_off",
     "working_dtype",
 ]
 
@@ -69,15 +69,22 @@ def cause_of_non_finite(model: torch.nn.Module, dtype: torch.dtype) -> str:
     return f"{found}; {advice}"
 
 
-def rounding_allowed(call: AttentionCall) -> float:
-    """Return how far an output may be from what rows say, relative to the largest value.
+def too_far_off(
+    call: AttentionCall, told: torch.Tensor, output: torch.Tensor, value: torch.Tensor
+) -> str:
+    """Say how far `told` is from the attention's own `output`; nothing where rounding explains it.
 
-    float32 kernels differ in the order of their sums; half-precision ones round the logits
-    themselves, by up to 6 % of a weight at logits near 27.
+    Relative to the largest `value`.  float32 kernels differ in the order of their sums;
+    half-precision ones round the logits themselves, by up to 6 % of a weight at logits near 27.
     """
     import torch
 
-    return 1e-3 if torch.finfo(working_dtype(call)).bits >= 32 else 0.25
+    scale = float(value.float().abs().amax()) or 1.0
+    error = float((told - output).abs().amax()) / scale
+    tolerance = 1e-3 if torch.finfo(working_dtype(call)).bits >= 32 else 0.25
+    if error <= tolerance:  # NaN isn't
+        return ""
+    return f"off by {error:.2g} of the largest value, expected below {tolerance:g}"
 
 
 def told_output(
@@ -127,13 +134,11 @@ def refuse_unfaithful(
     CaptureError
         If they differ by more than rounding, relative to the largest `value`.
     """
-    scale = float(value.float().abs().amax()) or 1.0
-    error = float((told - output).abs().amax()) / scale
-    tolerance = rounding_allowed(call)
-    if not error <= tolerance:
+    off = too_far_off(call, told, output, value)
+    if off:
         raise CaptureError(
             f"layer {layer} ({type(call.module).__name__}): the captured rows don't give the "
-            f"attention's own output (off by {error:.2g} of the largest value, expected below "
-            f"{tolerance:g}). The model changes its logits in a way that transformers' attention "
-            "interface doesn't say, so its rows can't be captured faithfully"
+            f"attention's own output ({off}). The model changes its logits in a way that "
+            "transformers' attention interface doesn't say, so its rows can't be captured "
+            "faithfully"
         )

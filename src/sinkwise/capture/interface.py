@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import sys
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -187,19 +187,20 @@ def relaying(
     True
     """
     require_transformers_model(model)
+    configs = _all_configs(model)
     if masks:
-        _refuse_block_masks(model)
+        _refuse_block_masks(model, configs)
     with ExitStack() as undo:
-        _switch_configs(model, listener, undo)
+        _switch_configs(configs, listener, undo)
         yield model
 
 
-def _switch_configs(model: torch.nn.Module, listener: Listener, undo: ExitStack) -> None:
+def _switch_configs(configs: Sequence[Any], listener: Listener, undo: ExitStack) -> None:
     from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS
     from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
     names: dict[str, str] = {}
-    for config in _all_configs(model):
+    for config in configs:
         loaded = _loaded(config)
         if loaded not in names:
             name = f"sinkwise_{uuid.uuid4().hex}_{loaded}"
@@ -302,8 +303,8 @@ def _all_configs(model: torch.nn.Module) -> list[Any]:
     return list(found.values())
 
 
-def _refuse_block_masks(model: torch.nn.Module) -> None:
-    if any(_loaded(config) == "flex_attention" for config in _all_configs(model)):
+def _refuse_block_masks(model: torch.nn.Module, configs: Sequence[Any]) -> None:
+    if any(_loaded(config) == "flex_attention" for config in configs):
         raise CaptureError(
             f"{type(model).__name__} is loaded with flex_attention, whose block masks don't "
             'say which key each query sees: load it with attn_implementation="sdpa" (or call '

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Literal
 
-from sinkwise.capture.faithful import rounding_allowed
+from sinkwise.capture.faithful import too_far_off
 from sinkwise.capture.interface import AttentionCall, listening
 from sinkwise.capture.queries import check_sink
 from sinkwise.errors import CaptureError, InputTypeError, RowError
@@ -260,14 +260,12 @@ class _Exchange:
         """Hold the head's own pattern against the output that the model really used."""
         sees = own.visible[0].any(-1)  # rows of padding see no key
         told = (own_pattern(own)[0] @ value)[sees]
-        scale = float(value.abs().amax()) or 1.0
-        error = float((told - call.output[0, :, 0].float()[sees]).abs().amax()) / scale
-        tolerance = rounding_allowed(call)
-        if not error <= tolerance:
+        off = too_far_off(call, told, call.output[0, :, 0].float()[sees], value)
+        if off:
             raise CaptureError(
                 f"{self._name(place)} ({type(call.module).__name__}): its logits don't give the "
-                f"attention's own output (off by {error:.2g} of the largest value, expected below "
-                f"{tolerance:g}), so what it would borrow isn't all that forms its pattern"
+                f"attention's own output ({off}), so what it would borrow isn't all that forms its "
+                "pattern"
             )
 
     def _call_number(self, call: AttentionCall) -> int | None:

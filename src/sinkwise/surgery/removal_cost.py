@@ -11,7 +11,12 @@ from typing import Any
 import torch
 from torch.utils.flop_counter import FlopCounterMode, sdpa_flop_count
 
-from sinkwise.capture.interface import AttentionCall, listening, loaded_implementations
+from sinkwise.capture.interface import (
+    AttentionCall,
+    listening,
+    loaded_implementations,
+    require_transformers_model,
+)
 from sinkwise.capture.pruned.heads_kept import LAYOUTS
 from sinkwise.capture.pruned.no_heads import is_crossing
 from sinkwise.errors import CaptureError, RowError
@@ -108,18 +113,19 @@ def removal_cost(
         raise RowError(
             f"n_tokens={n_tokens!r} arrived, expected the length of a document, such as 256"
         )
-    plans = plan_removal(model, head_ids(heads))
+    require_transformers_model(model)
     if "flex_attention" in loaded_implementations(model):
         raise CaptureError(
             f"{type(model).__name__} is loaded with flex_attention, whose multiply-adds PyTorch "
             "doesn't count; the cost is the same under any implementation: call "
             'model.set_attn_implementation("sdpa") and ask again'
         )
+    plans = plan_removal(model, head_ids(heads))
     calls: dict[int, AttentionCall] = {}
     counter = FlopCounterMode(display=False, custom_mapping=_CPU_ATTENTION)
     with (
         _caches_of(plans) as caches,
-        listening(model, lambda call: calls.update({id(call.module): call}), masks=False),
+        listening(model, lambda call: calls.update({id(call.module): call})),
         counter,
     ):
         output = model(**_inputs(model, n_tokens))
