@@ -13,17 +13,16 @@ import time
 from pathlib import Path
 
 import torch
-from transformers import LlamaConfig, LlamaForCausalLM
 
 import sinkwise as sw
+from benchmarks.small_decoder import random_ids, small_decoder
 
-LAYERS, HEADS, WIDTH, BATCH, LENGTH = 12, 8, 256, 4, 512
+BATCH, LENGTH = 4, 512
 
 
 def seconds(step: int, model: torch.nn.Module, content: sw.ContentEntropyFloor | None) -> float:
     """Time of one forward and backward pass, with the penalty where `content` is given."""
-    generator = torch.Generator().manual_seed(step + 1)
-    ids = torch.randint(0, 512, (BATCH, LENGTH), generator=generator)
+    ids = random_ids(step + 1, BATCH, LENGTH)
     start = time.perf_counter()
     if content is None:
         loss = model(input_ids=ids, labels=ids, use_cache=False).loss
@@ -42,18 +41,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, help="write the figures here as JSON")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
-    torch.manual_seed(0)
-    model = LlamaForCausalLM(
-        LlamaConfig(
-            vocab_size=512,
-            hidden_size=WIDTH,
-            intermediate_size=4 * WIDTH,
-            num_hidden_layers=LAYERS,
-            num_attention_heads=HEADS,
-            num_key_value_heads=HEADS,
-            max_position_embeddings=LENGTH,
-        )
-    ).train()
+    model = small_decoder(LENGTH).train()
     floors = {
         "plain": None,
         **{f"queries={n}": sw.ContentEntropyFloor(model, 0.3, queries=n) for n in (8, 32, 128)},

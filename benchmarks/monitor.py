@@ -11,17 +11,18 @@ import statistics
 import time
 
 import torch
-from transformers import LlamaConfig, LlamaForCausalLM
 
 import sinkwise as sw
+from benchmarks.small_decoder import random_ids, small_decoder
 
-LAYERS, HEADS, WIDTH, BATCH, LENGTH = 12, 8, 256, 8, 128
+BATCH, LENGTH = 8, 128
+PROBE = 996
+"""Seed of the probe: no step that is trained on."""
 
 
 def batch(step: int) -> dict[str, torch.Tensor]:
     """The tokens of a step."""
-    generator = torch.Generator().manual_seed(step)
-    ids = torch.randint(0, 512, (BATCH, LENGTH), generator=generator)
+    ids = random_ids(step, BATCH, LENGTH)
     return {"input_ids": ids, "labels": ids}
 
 
@@ -49,23 +50,12 @@ def main() -> None:
     parser.add_argument("--every", type=int, default=50)
     parser.add_argument("--compiled", action="store_true")
     given = parser.parse_args()
-    torch.manual_seed(0)
-    model = LlamaForCausalLM(
-        LlamaConfig(
-            vocab_size=512,
-            hidden_size=WIDTH,
-            intermediate_size=4 * WIDTH,
-            num_hidden_layers=LAYERS,
-            num_attention_heads=HEADS,
-            num_key_value_heads=HEADS,
-            max_position_embeddings=LENGTH,
-        )
-    )
+    model = small_decoder(LENGTH)
     model.config.use_cache = False
     if given.compiled:
         model = torch.compile(model)
     optimiser = torch.optim.AdamW(model.parameters(), lr=1e-4)
-    monitor = sw.Monitor(model, batch(-1 % 997), every=given.every)
+    monitor = sw.Monitor(model, batch(PROBE), every=given.every)
     monitor.record()
     seconds(model, optimiser, 5, None)  # warms up
     times: dict[str, list[float]] = {"plain": [], "monitored": []}

@@ -16,6 +16,7 @@ import pandas as pd
 import sinkwise as sw
 from benchmarks.measure import forget_peak, peak_mib
 from benchmarks.witnesses import HELD_OUT, witness
+from sinkwise.studies.head_scores import DEFAULT
 from sinkwise.studies.head_scores import SCORES as ALL_SCORES
 
 SCORES = (
@@ -66,18 +67,24 @@ def main() -> None:
         max_length=tried.max_length,
     )
     seconds = time.perf_counter() - began
-    shown = "value" if study.metric == "perplexity" else "damage"
+    values = "value" if study.metric == "perplexity" else "damage"
     table = study.curves().pivot_table(
-        index="score", columns=["operation", "scope", "sparsity"], values=shown
+        index="score", columns=["operation", "scope", "sparsity"], values=values
     )
     print(f"dense {study.metric} {study.dense_outcome['value']:.4g}, {len(study.points)} points")
-    print(table.round(1 if shown == "value" else 3).to_string())
+    print(table.round(1 if values == "value" else 3).to_string())
     print(study.random_band().round(3).to_string())
     print("damage over that of the best classical score of each cell:")
     print(_against_classical(study).to_string())
-    first = study.against_classical(scores[0])
-    print(f"{first.score} in each cell:")
-    print(first.cells.round(3).to_string(index=False))
+    shown = DEFAULT if DEFAULT in scores else scores[0]
+    print(f"{shown} in each cell:")
+    print(study.against_classical(shown).cells.round(3).to_string(index=False))
+    tried_scores = [score["name"] for score in study.scores]
+    for other in ("js_divergence/kept", "michel"):
+        if other not in tried_scores:
+            continue
+        print(f"damage of {shown} and of {other}, paired by document:")
+        print(study.paired(shown, other).round(3).to_string(index=False))
     happened = study.happened()
     print(f"regime rule: {study.predicted['verdict'] if study.predicted else 'silent'}")
     print(f"what happened: {happened['verdict']}, {happened['why']}")
